@@ -1,0 +1,16 @@
+"""Attnscope's back end: small, readable, trainable models whose every intermediate can be seen.
+
+    import models
+    scope = models.load("eng-fra")
+    trace = scope.run("We like him.", "Nous l'aimons bien.")
+    trace.attention["decoder.layers.0.cross_attn"].weights(head=2)
+"""
+
+from models.checkpoint import CheckpointError
+from models.scope import InputError, Scope, load, shipped
+from models.tasks import DataError
+from models.trace import AttentionSite, Trace, record
+
+__all__ = [
+    "AttentionSite", "CheckpointError", "DataError", "InputError", "Scope", "Trace", "load", "record", "shipped",
+]

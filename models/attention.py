@@ -1,0 +1,112 @@
+"""Attention(Q, K, V) = softmax(QKᵀ/√d_k)·V and its multi-head form (Vaswani et al. 2017, eq. 1 and §3.2.2).
+
+The functions `scaled_dot`, `masked_softmax` and `weighted_sum` are the readable route; the module runs torch's fused
+kernel. Tests hold one against the other.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from models.masks import Mask
+from models.trace import current
+
+# site kind → (stream of the queries, stream of the keys and values)
+STREAMS = {
+    "encoder_self": ("source", "source"),
+    "decoder_self": ("target", "target"),
+    "cross": ("target", "source"),
+}
+
+
+def scaled_dot(q: Float[Tensor, "*b query d_head"], k: Float[Tensor, "*b key d_head"]) -> Float[Tensor, "*b query key"]:
+    """q·k/√d_head, before the mask."""
+    return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+
+
+def masked_softmax(
+    scores: Float[Tensor, "*b query key"], allowed: Bool[Tensor, "*c query key"] | None
+) -> Float[Tensor, "*b query key"]:
+    """softmax over keys; blocked cells are exactly 0, and so is a row with nothing allowed."""
+    if allowed is None:
+        return scores.softmax(-1)
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
+    return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+
+
+def weighted_sum(weights: Float[Tensor, "*b query key"], v: Float[Tensor, "*b key d_head"]) -> Tensor:
+    """Each query's mixture of the values."""
+    return weights @ v
+
+
+class KVCache:
+    """Keys and values already computed in one decoding run, by the path of the attention that made them."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._kept
+
+    def get(self, path: str) -> tuple[Tensor, Tensor]:
+        return self._kept[path]
+
+    def append(self, path: str, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the new positions' keys and values; returns all of them, (batch, head, key, d_head)."""
+        if path in self._kept:
+            old_k, old_v = self._kept[path]
+            k, v = torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2)
+        self._kept[path] = (k, v)
+        return k, v
+
+    def reorder(self, rows: Tensor) -> None:
+        """Keep these batch rows, in this order (beam search)."""
+        self._kept = {path: (k[rows], v[rows]) for path, (k, v) in self._kept.items()}
+
+
+class MultiHeadAttention(nn.Module):
+    """MultiHead(Q, K, V) = Concat(head₁ … head_h)·W_O. `kind` is a key of STREAMS and says where Q, K and V come from."""
+
+    path = "attention"   # its place in the module tree; the model that owns it sets it once
+
+    def __init__(self, d_model: int, n_heads: int, kind: str) -> None:
+        super().__init__()
+        if d_model % n_heads:
+            raise ValueError(f"d_model ({d_model}) must be divisible by n_heads ({n_heads})")
+        self.kind, self.n_heads, self.d_head = kind, n_heads, d_model // n_heads
+        self.W_Q = nn.Linear(d_model, d_model)
+        self.W_K = nn.Linear(d_model, d_model)
+        self.W_V = nn.Linear(d_model, d_model)
+        self.W_O = nn.Linear(d_model, d_model)
+        for projection in (self.W_Q, self.W_K, self.W_V, self.W_O):
+            nn.init.xavier_uniform_(projection.weight)
+            nn.init.zeros_(projection.bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch query d_model"],
+        memory: Float[Tensor, "batch key d_model"],
+        mask: Mask,
+        cache: KVCache | None = None,
+    ) -> Float[Tensor, "batch query d_model"]:
+        """Queries from x, keys and values from memory (x itself in self-attention)."""
+        q = self._split(self.W_Q(x))                                     # (batch, head, query, d_head)
+        k, v = self._keys_values(memory, cache)                          # (batch, head, key, d_head)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.allowed)
+        attn_out = self.W_O(out.transpose(1, 2).flatten(2))              # (batch, query, d_model)
+        if (recording := current()) is not None:
+            recording.site(self, q, k, v, out, mask, scaled_dot)
+            recording.tap(self.path, "attn_out", attn_out, STREAMS[self.kind][0], "d_model", "Concat(head_out)·W_O")
+        return attn_out
+
+    def _keys_values(self, memory: Tensor, cache: KVCache | None) -> tuple[Tensor, Tensor]:
+        if cache is not None and self.kind == "cross" and self.path in cache:
+            return cache.get(self.path)
+        k, v = self._split(self.W_K(memory)), self._split(self.W_V(memory))
+        return (k, v) if cache is None else cache.append(self.path, k, v)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.n_heads, self.d_head)).transpose(1, 2)

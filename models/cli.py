@@ -1,0 +1,210 @@
+"""The `attnscope` command: open the app, train, decode, evaluate, inspect."""
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from models.checkpoint import CheckpointError, save_checkpoint
+from models.evaluation import score
+from models.recipes import PLANS, Plan
+from models.scope import InputError, Scope, default_device, load
+from models.tasks import DataError, open_task
+from models.tasks.base import Task
+from models.training import Recipe, Trainer, join_processes
+from models.transformer import TransformerConfig
+
+EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError, ValueError)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; errors that a user can cause end with one line on stderr and status 1."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options) or 0
+    except EXPECTED as error:
+        print(f"attnscope: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("attnscope", description="See attention work. Without a command: open the app.")
+    parser.add_argument("--port", type=int, default=8501, help="port of the app (8501)")
+    parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    parser.add_argument("--device", help="cuda, mps or cpu (the first there is)")
+    parser.set_defaults(run=_open_app)
+    commands = parser.add_subparsers(title="commands")
+
+    train = commands.add_parser("train", help="train a model on a task")
+    train.add_argument("task", choices=list(PLANS))
+    train.add_argument("--data", type=Path, help="tab-separated sentence pairs, .gz too (translation)")
+    train.add_argument("--out", type=Path, help="folder of the checkpoint (runs/TASK)")
+    train.add_argument("--resume", action="store_true", help="go on from the last saved state in --out")
+    _add_settings(train)
+    train.set_defaults(run=_train)
+
+    decode = commands.add_parser("decode", help="print what a checkpoint writes for a text")
+    decode.add_argument("checkpoint")
+    decode.add_argument("text")
+    decode.add_argument("--how", choices=["greedy", "beam", "sample"], default="greedy")
+    decode.add_argument("--seed", type=int, default=1, help="of --how sample")
+    decode.set_defaults(run=_decode)
+
+    evaluate = commands.add_parser("evaluate", help="print a checkpoint's score on held-out cases")
+    evaluate.add_argument("checkpoint")
+    evaluate.add_argument("--data", type=Path, help="the file the split is taken from (translation)")
+    evaluate.add_argument("--limit", type=int, help="only the first so many cases")
+    evaluate.set_defaults(run=_evaluate)
+
+    inspect = commands.add_parser("inspect", help="print configuration, parameters and training record")
+    inspect.add_argument("checkpoint")
+    inspect.set_defaults(run=_inspect)
+    for command in (train, decode, evaluate, inspect):
+        command.add_argument("--device", default=argparse.SUPPRESS, help="cuda, mps or cpu (the first there is)")
+    return parser
+
+
+def _add_settings(train: argparse.ArgumentParser) -> None:
+    """One flag for each setting of the model, the data and the recipe; the task's plan gives the defaults."""
+    for kind, names in _settings().items():
+        group = train.add_argument_group(f"{kind} (defaults depend on the task)")
+        for name, of_type in names.items():
+            flag = "--" + name.replace("_", "-")
+            if of_type is bool:
+                group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None)
+            else:
+                group.add_argument(flag, type=of_type)
+
+
+def _settings() -> dict[str, dict[str, type]]:
+    model = {f.name: f.type for f in fields(TransformerConfig) if f.name not in ("vocab_size", "pad_id")}
+    recipe = {f.name: f.type for f in fields(Recipe)}
+    return {"model": model, "data": {"vocab_size": int, "max_tokens": int, "batch_size": int}, "recipe": recipe}
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    """The task's plan with the flags that were given."""
+    plan = PLANS[options.task]
+    given = {
+        kind: {n: v for n in names if (v := getattr(options, n)) is not None} for kind, names in _settings().items()
+    }
+    odd = [n for n in given["data"] if n not in plan.data]
+    if odd:
+        raise ValueError(f"--{odd[0].replace('_', '-')} is no setting of the task {options.task}")
+    return Plan(plan.model | given["model"], replace(plan.recipe, **given["recipe"]), plan.data | given["data"])
+
+
+def _device(options: argparse.Namespace) -> torch.device:
+    return torch.device(options.device) if getattr(options, "device", None) else default_device()
+
+
+def _open_app(options: argparse.Namespace) -> int:
+    app = importlib.util.find_spec("viz_app")
+    if app is None or app.origin is None:
+        raise ValueError("the package viz_app is not installed")
+    command = [
+        sys.executable, "-m", "streamlit", "run", str(Path(app.origin).with_name("app.py")),
+        f"--server.port={options.port}", f"--server.headless={str(options.no_browser).lower()}",
+    ]
+    environment = os.environ | ({"ATTNSCOPE_DEVICE": options.device} if options.device else {})
+    try:
+        return subprocess.call(command, env=environment)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _train(options: argparse.Namespace) -> int:
+    plan, device, out = _plan(options), _device(options), options.out or Path("runs") / options.task
+    rank = join_processes(device)
+    task = open_task(options.task, options.data, **plan.data)
+    config = TransformerConfig(task.tokenizer.vocab_size, **plan.model)
+    command = " ".join(["attnscope", *sys.argv[1:]])
+    trainer = Trainer(task, config, plan.recipe, out, device, command)
+    if options.resume:
+        print(f"resumed at step {trainer.resume()}")
+    elif (out / "state.pt").exists() and rank == 0:
+        raise ValueError(f"{out} holds a run already; --resume goes on with it, another --out starts afresh")
+    if not _follow(trainer, quiet=rank > 0):
+        return 130
+    if rank == 0:
+        _record_score(task, trainer, out, device)
+    return 0
+
+
+def _follow(trainer: Trainer, quiet: bool) -> bool:
+    """Draw the progress bar; returns False if the run was stopped by Ctrl-C (after saving where it stood)."""
+    with tqdm(total=trainer.recipe.steps, initial=trainer.step, unit="step", disable=quiet) as bar:
+        try:
+            for record in trainer.train():
+                bar.update()
+                bar.set_postfix(loss=f"{record.loss:.3f}", tokens_s=f"{record.tokens_per_second:,.0f}", refresh=False)
+                if record.validation:
+                    results = ", ".join(f"{name} {value:.3f}" for name, value in record.validation.items())
+                    bar.write(f"step {record.step}: {results}")
+        except KeyboardInterrupt:
+            trainer.save_state()
+            bar.write(f"stopped at step {trainer.step}; --resume goes on from there")
+            return False
+    return True
+
+
+def _record_score(task: Task, trainer: Trainer, out: Path, device: torch.device) -> None:
+    """Score the checkpoint as it lies on the disk on the whole test split, and add that to its record."""
+    scope = load(out, device=device)
+    result, cases = _score(scope, task, None)
+    record = trainer.record() | {"scores": {f"held-out {task.metric}": round(result, 2), "cases": cases}}
+    save_checkpoint(out, trainer.best_model, task.tokenizer, record)
+    print(f"held-out {task.metric}: {result:.2f} over {cases} cases; checkpoint in {out}")
+
+
+def _score(scope: Scope, task: Task, limit: int | None) -> tuple[float, int]:
+    cases = task.held_out(limit)
+    with tqdm(total=len(cases), unit="case", leave=False) as bar:
+        result = score(scope.model, scope.tokenizer, cases, task.metric, lambda done, _: bar.update(done - bar.n))
+    return result, len(cases)
+
+
+def _decode(options: argparse.Namespace) -> int:
+    settings = {"seed": options.seed} if options.how == "sample" else {}
+    print(load(options.checkpoint, device=_device(options)).write(options.text, options.how, **settings).text)
+    return 0
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    scope = load(options.checkpoint, device=_device(options))
+    given = {"tokenizer": scope.tokenizer} if scope.task == "translation" else {}
+    task = open_task(scope.task, options.data, **given)
+    if task.data() != scope.training.get("data"):
+        print("attnscope: note: this is not the data the checkpoint was trained on", file=sys.stderr)
+    result, cases = _score(scope, task, options.limit)
+    print(f"{task.metric} {result:.2f} over {cases} held-out cases")
+    return 0
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    scope = load(options.checkpoint, device="cpu")
+    record = scope.training
+    print(f"{scope.name}: {scope.task}, {sum(p.numel() for p in scope.model.parameters()):,} parameters\n")
+    for f in fields(scope.config):
+        print(f"  {f.name:18} {getattr(scope.config, f.name)}")
+    print("\nparameters")
+    for name, p in scope.model.named_parameters():
+        print(f"  {name:48} {' × '.join(map(str, p.shape)):>12} {p.numel():>10,}")
+    print("\ntraining")
+    for name in ("command", "step", "averaged_steps", "training_seconds", "device", "data", "licence", "scores"):
+        print(f"  {name:18} {record.get(name)}")
+    print(f"  {'snapshots':18} {', '.join(map(str, scope.snapshots)) or 'none'}")
+    for row in [r for r in record.get("curve", []) if "validation loss" in r]:
+        print("  " + "  ".join(f"{k} {v}" for k, v in row.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,240 @@
+"""Writing with a model: teacher-forced, greedy, sampling, beam. Each yields step records of one form, so they align."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from models import masks
+from models.attention import KVCache
+from models.masks import Mask
+from models.tokenizer import END, PAD, START
+from models.trace import Recording, record
+from models.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decoding step: given <s> and `prefix`, the model's log-probabilities (nats) and the token taken from them.
+
+    In a teacher-forced step the token is the given one. `recording` holds the step's activations when asked for:
+    with the cache its queries are this step's only; without it and teacher-forced, all positions' so far.
+    """
+
+    index: int
+    prefix: tuple[int, ...]
+    token: int
+    log_probs: Float[Tensor, "vocab"]
+    recording: Recording | None = None
+
+    @property
+    def log_prob(self) -> float:
+        """Log-probability of the token taken."""
+        return float(self.log_probs[self.token])
+
+    @property
+    def entropy(self) -> float:
+        """Entropy of the distribution, in nats."""
+        return float(-(self.log_probs.exp() * self.log_probs.clamp(min=-1e9)).sum())
+
+    def top(self, k: int) -> list[tuple[int, float]]:
+        """The k most probable tokens with their probabilities."""
+        values, ids = self.log_probs.topk(min(k, len(self.log_probs)))
+        return list(zip(ids.tolist(), values.exp().tolist(), strict=True))
+
+
+class Incremental:
+    """A decoding run over a batch of sources: next-token distributions for growing targets, from a cache or recomputed."""
+
+    def __init__(self, model: Transformer, source: Int[Tensor, "batch n"], *, use_cache: bool = True) -> None:
+        self.model = model
+        self.cross_mask = Mask([masks.padding(source, model.config.pad_id)])
+        self.memory = model.encode(source, self.cross_mask)
+        self.cache = KVCache() if use_cache else None
+        self.n_cached = 0
+
+    def next_log_probs(self, target: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:
+        """Log-probabilities (nats) of the token after `target`, which starts with <s> and only grows."""
+        start, m = self.n_cached, target.shape[1]
+        mask = Mask([masks.look_ahead(m - start, m, target.device)])
+        logits = self.model.decode(target[:, start:], self.memory, mask, self.cross_mask, self.cache, start)
+        self.n_cached = 0 if self.cache is None else m
+        return logits[:, -1].float().log_softmax(-1)
+
+    def reorder(self, rows: Int[Tensor, "batch"]) -> None:
+        """Keep these rows of the batch, in this order."""
+        self.memory = self.memory[rows]
+        self.cross_mask = Mask(masks.MaskLayer(x.name, x.allowed[rows]) for x in self.cross_mask.layers)
+        if self.cache is not None:
+            self.cache.reorder(rows)
+
+
+def _row(ids: Sequence[int], model: Transformer) -> Int[Tensor, "1 n"]:
+    return torch.tensor([list(ids)], device=model.embedding.weight.device)
+
+
+@torch.inference_mode()
+def teacher_forced(
+    model: Transformer, source: Sequence[int], target: Sequence[int], *, recorded: bool = False
+) -> Iterator[Step]:
+    """All positions at once, then one record a position. `source` ends with </s>; `target` is y₁ … yₘ without specials."""
+    with record() if recorded else nullcontext() as recording:
+        logits = model(_row(source, model), _row([START, *target], model))[0]
+    for i, (log_probs, token) in enumerate(zip(logits.float().log_softmax(-1).cpu(), [*target, END], strict=True)):
+        yield Step(i, tuple(target[:i]), token, log_probs, recording)
+
+
+def greedy(model: Transformer, source: Sequence[int], **how: Any) -> Iterator[Step]:
+    """The most probable token at each step. Takes what `written` takes."""
+    return written(model, source, lambda log_probs: int(log_probs.argmax()), **how)
+
+
+def sample(
+    model: Transformer,
+    source: Sequence[int],
+    *,
+    seed: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    **how: Any,
+) -> Iterator[Step]:
+    """Draw each token from the distribution after `filtered`. The same seed draws the same text."""
+    rng = torch.Generator().manual_seed(seed)
+
+    def draw(log_probs: Tensor) -> int:
+        return int(torch.multinomial(filtered(log_probs, temperature, top_k, top_p).exp(), 1, generator=rng))
+
+    return written(model, source, draw, **how)
+
+
+def filtered(
+    log_probs: Float[Tensor, "vocab"], temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+) -> Float[Tensor, "vocab"]:
+    """Log-probabilities at a temperature, kept to the k best and to the smallest set whose sum reaches p (nucleus
+    sampling, Holtzman et al. 2020), renormalised. Raises ValueError for a setting that leaves nothing."""
+    if temperature <= 0:
+        raise ValueError(f"temperature must be above 0, not {temperature}; greedy decoding is its limit")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"top_k must be at least 1, not {top_k}")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p must be above 0 and at most 1, not {top_p}")
+    log_probs = (log_probs / temperature).log_softmax(-1)
+    if top_k is not None and top_k < len(log_probs):
+        log_probs = log_probs.masked_fill(log_probs < log_probs.topk(top_k).values[-1], -torch.inf).log_softmax(-1)
+    if top_p is not None:
+        ordered, index = log_probs.exp().sort(descending=True)
+        beyond = ordered.cumsum(-1) - ordered >= top_p
+        log_probs = log_probs.masked_fill(torch.zeros_like(beyond).scatter(0, index, beyond), -torch.inf).log_softmax(-1)
+    return log_probs
+
+
+def written(
+    model: Transformer,
+    source: Sequence[int],
+    choose: Callable[[Tensor], int],
+    *,
+    max_new: int | None = None,
+    forced: Sequence[int] = (),
+    use_cache: bool = True,
+    recorded: bool = False,
+) -> Iterator[Step]:
+    """One token after the other until </s> or `max_new` tokens (by default what `longest` says). `forced` tokens are
+    taken first, whatever the model would choose. Each record stands before the next token is computed."""
+    limit = longest(model, len(source)) if max_new is None else min(max_new, model.config.n_ctx - 1)
+    prefix: list[int] = []
+    with torch.inference_mode():
+        run = Incremental(model, _row(source, model), use_cache=use_cache)
+    while len(prefix) < limit and END not in prefix:
+        with torch.inference_mode(), record() if recorded else nullcontext() as recording:
+            log_probs = run.next_log_probs(_row([START, *prefix], model))[0].cpu()
+        token = forced[len(prefix)] if len(prefix) < len(forced) else choose(log_probs)
+        yield Step(len(prefix), tuple(prefix), token, log_probs, recording)
+        prefix.append(token)
+
+
+def longest(model: Transformer, n_source: int) -> int:
+    """How many tokens a run may write before it is stopped: twice the source and 20, within n_ctx."""
+    return min(2 * n_source + 20, model.config.n_ctx - 1)
+
+
+@torch.inference_mode()
+def greedy_batch(model: Transformer, source: Int[Tensor, "batch n"]) -> list[list[int]]:
+    """Greedy decoding of many padded sources at once, for scores. Rows end before their </s>."""
+    run = Incremental(model, source)
+    target = torch.full((source.shape[0], 1), START, device=source.device)
+    ended = torch.zeros(source.shape[0], dtype=torch.bool, device=source.device)
+    for _ in range(longest(model, source.shape[1])):
+        token = run.next_log_probs(target).argmax(-1).masked_fill(ended, PAD)
+        target = torch.cat([target, token[:, None]], dim=1)
+        ended |= token == END
+        if ended.all():
+            break
+    return [[i for i in row if i not in (PAD, END)] for row in target[:, 1:].tolist()]
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One node of the beam: the tokens so far, their summed log-probability, its score with length penalty, and the
+    index of its parent among the hypotheses of the step before (−1 at the first step)."""
+
+    tokens: tuple[int, ...]
+    log_prob: float
+    score: float
+    parent: int
+
+    @property
+    def ended(self) -> bool:
+        return self.tokens[-1] == END
+
+
+@dataclass(frozen=True)
+class BeamStep:
+    """The hypotheses kept after one step, best first; ended ones stay in the beam as they are."""
+
+    index: int
+    kept: tuple[Hypothesis, ...]
+
+
+def length_penalty(n_tokens: int, alpha: float) -> float:
+    """((5 + n) / 6)^α (Wu et al. 2016, eq. 14)."""
+    return ((5 + n_tokens) / 6) ** alpha
+
+
+@torch.inference_mode()
+def beam(
+    model: Transformer, source: Sequence[int], *, width: int = 4, alpha: float = 0.6, max_new: int | None = None
+) -> Iterator[BeamStep]:
+    """Beam search; the best hypothesis is `kept[0]` of the last step. Paper: width 4, α = 0.6 (Vaswani et al. §6.1)."""
+    if width < 1:
+        raise ValueError(f"beam width must be at least 1, not {width}")
+    limit = longest(model, len(source)) if max_new is None else min(max_new, model.config.n_ctx - 1)
+    run = Incremental(model, _row(source, model))
+    kept: list[Hypothesis] = []
+    for index in range(limit):
+        alive = [i for i, h in enumerate(kept) if not h.ended] if index else [-1]
+        if not alive:
+            return
+        prefixes = [kept[i].tokens if i >= 0 else () for i in alive]
+        log_probs = run.next_log_probs(torch.cat([_row([START, *p], model) for p in prefixes])).cpu()
+        candidates = [replace(h, parent=i) for i, h in enumerate(kept) if h.ended]
+        for i, row in zip(alive, log_probs, strict=True):
+            candidates += _children(kept[i] if i >= 0 else None, i, row, width, alpha)
+        kept = sorted(candidates, key=lambda h: -h.score)[:width]
+        yield BeamStep(index, tuple(kept))
+        rows = [alive.index(h.parent) for h in kept if not h.ended]
+        run.reorder(torch.tensor(rows, dtype=torch.long, device=run.memory.device))
+
+
+def _children(parent: Hypothesis | None, i: int, log_probs: Tensor, width: int, alpha: float) -> list[Hypothesis]:
+    tokens, total = (parent.tokens, parent.log_prob) if parent else ((), 0.0)
+    values, ids = log_probs.topk(min(width, len(log_probs)))
+    penalty = length_penalty(len(tokens) + 1, alpha)
+    return [
+        Hypothesis((*tokens, token), total + value, (total + value) / penalty, i)
+        for token, value in zip(ids.tolist(), values.tolist(), strict=True)
+    ]

@@ -1,0 +1,82 @@
+"""Masks as named layers, so that a blocked cell can say who blocked it.
+
+A mask is boolean, True = may attend. The mask of a site is the intersection of its layers.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+PADDING = "padding"
+LOOK_AHEAD = "look-ahead"
+DRAWN = "drawn by hand"
+
+
+@dataclass(frozen=True)
+class MaskLayer:
+    """One reason to forbid attention. `allowed` broadcasts to (batch, head, query, key); True = may attend."""
+
+    name: str
+    allowed: Bool[Tensor, "#batch #head #query #key"]
+
+
+class Mask:
+    """The layers of one attention site, and their union of prohibitions."""
+
+    def __init__(self, layers: Iterable[MaskLayer] = ()) -> None:
+        self.layers = tuple(layers)
+
+    @cached_property
+    def allowed(self) -> Tensor | None:
+        """Where every layer allows attention, still in broadcast shape; None if there is no layer."""
+        together = None
+        for layer in self.layers:
+            together = layer.allowed if together is None else together & layer.allowed
+        return together
+
+    def with_layer(self, layer: MaskLayer) -> "Mask":
+        return Mask((*self.layers, layer))
+
+    def without(self, name: str) -> "Mask":
+        """The same mask with the layers of that name lifted."""
+        return Mask(layer for layer in self.layers if layer.name != name)
+
+    def expanded(self, batch: int, head: int, n_query: int, n_key: int) -> Bool[Tensor, "query key"]:
+        """The whole mask of one batch row and head as a (query, key) matrix."""
+        if self.allowed is None:
+            return torch.ones(n_query, n_key, dtype=torch.bool)
+        return _cut(self.allowed, batch, head, n_query, n_key)
+
+    def blocked_by(self, query: int, key: int, n_query: int, n_key: int, batch: int = 0, head: int = 0) -> list[str]:
+        """Names of the layers that forbid `query` to see `key`; empty if the cell is allowed."""
+        return [
+            layer.name for layer in self.layers if not _cut(layer.allowed, batch, head, n_query, n_key)[query, key]
+        ]
+
+    def cpu(self) -> "Mask":
+        return Mask(MaskLayer(layer.name, layer.allowed.detach().cpu()) for layer in self.layers)
+
+
+def _cut(allowed: Tensor, batch: int, head: int, n_query: int, n_key: int) -> Tensor:
+    row = allowed[min(batch, allowed.shape[0] - 1), min(head, allowed.shape[1] - 1)]
+    return row.expand(n_query, n_key)
+
+
+def padding(ids: Int[Tensor, "batch key"], pad_id: int) -> MaskLayer:
+    """No query may see a padding token."""
+    return MaskLayer(PADDING, (ids != pad_id)[:, None, None, :])
+
+
+def look_ahead(n_query: int, n_key: int, device: torch.device | None = None) -> MaskLayer:
+    """Query i sees keys 0 … i, counted from the end when keys come from a cache (Vaswani et al. 2017, §3.2.3)."""
+    ones = torch.ones(n_query, n_key, dtype=torch.bool, device=device)
+    return MaskLayer(LOOK_AHEAD, ones.tril(n_key - n_query)[None, None])
+
+
+def drawn(allowed: Bool[Tensor, "query key"]) -> MaskLayer:
+    """Cells a person forbade (False) or left (True)."""
+    return MaskLayer(DRAWN, allowed[None, None])

@@ -1,0 +1,171 @@
+"""A loaded checkpoint, ready to be looked through: `models.load(name).run(text)` gives a Trace."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from models import decoding, masks
+from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, snapshots
+from models.masks import Mask
+from models.tokenizer import END, Encoding, Tokenizer
+from models.trace import Trace, finish, record
+from models.transformer import Transformer, TransformerConfig, TransformerMasks
+
+_PACKAGE = Path(__file__).parent
+
+
+class InputError(ValueError):
+    """A text the model cannot read; `field` is "source" or "target"."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def shipped_folder() -> Path:
+    """Where the shipped checkpoints lie: inside an installed package, or in assets/ of a source tree."""
+    installed = _PACKAGE / "shipped"
+    return installed if installed.is_dir() else _PACKAGE.parent / "assets" / "checkpoints"
+
+
+def shipped() -> list[str]:
+    """Names of the shipped checkpoints."""
+    return sorted(p.parent.name for p in shipped_folder().glob("*/config.json"))
+
+
+def default_device() -> torch.device:
+    """What the environment variable ATTNSCOPE_DEVICE says, else CUDA, then MPS, then the CPU."""
+    if named := os.environ.get("ATTNSCOPE_DEVICE"):
+        return torch.device(named)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def load(name: str | Path, *, device: str | torch.device | None = None, snapshot: int | None = None) -> "Scope":
+    """A shipped checkpoint by its name, or any checkpoint folder; at an earlier training step if `snapshot` says so.
+
+    Raises CheckpointError, saying what is wrong with which file."""
+    folder = shipped_folder() / name if str(name) in shipped() else Path(name).expanduser()
+    if not folder.is_dir():
+        raise CheckpointError(f"{name}: neither a folder nor a shipped checkpoint ({', '.join(shipped()) or 'none'})")
+    return Scope(load_checkpoint(folder, snapshot), torch.device(device) if device else default_device())
+
+
+@dataclass(frozen=True)
+class Written:
+    """What one of the decoders wrote, with its step records."""
+
+    text: str
+    ids: tuple[int, ...]
+    steps: tuple[decoding.Step, ...]
+
+
+class Scope:
+    """One checkpoint. Every method may be called from many threads at once; nothing is written onto the model."""
+
+    def __init__(self, checkpoint: Checkpoint, device: torch.device) -> None:
+        self.path: Path = checkpoint.path
+        self.name: str = checkpoint.path.resolve().name
+        self.model: Transformer = checkpoint.model.to(device)
+        self.tokenizer: Tokenizer = checkpoint.tokenizer
+        self.training: dict[str, Any] = checkpoint.training
+        self.device = device
+
+    @property
+    def config(self) -> TransformerConfig:
+        return self.model.config
+
+    @property
+    def task(self) -> str:
+        """ "translation" or "dates"."""
+        return self.training.get("task", "unknown")
+
+    @property
+    def n_ctx(self) -> int:
+        """The longest source or target, in tokens, </s> and <s> counted."""
+        return self.config.n_ctx
+
+    @property
+    def snapshots(self) -> list[int]:
+        """Training steps whose weights this checkpoint keeps."""
+        return snapshots(self.path)
+
+    def encode_source(self, text: str) -> Encoding:
+        """x₁ … xₙ </s>. Raises InputError for an empty or too long text."""
+        return self._checked(self.tokenizer.encode_source, text, "source")
+
+    def encode_target(self, text: str) -> Encoding:
+        """<s> y₁ … yₘ, the decoder's input row. Raises InputError likewise."""
+        return self._checked(self.tokenizer.encode_target, text, "target")
+
+    def run(
+        self, source: str, target: str | None = None, *, drawn: Mapping[str, Bool[Tensor, "_ _"]] | None = None
+    ) -> Trace:
+        """One recorded forward pass over source and target, teacher-forced; without a target the model writes one first.
+
+        `drawn` adds hand-drawn masks (True = may attend), by kind of attention: encoder_self, decoder_self, cross.
+        Raises InputError, and ValueError for a drawn mask of the wrong shape."""
+        src = self.encode_source(source)
+        tgt = self._own_words(src) if target is None else self.encode_target(target)
+        source_ids, target_ids = self._row(src), self._row(tgt)
+        with torch.inference_mode(), record() as recording:
+            base = self.model.masks(source_ids, target_ids)
+            every = self._with_drawn(base, drawn or {}, len(src.ids), len(tgt.ids))
+            logits = self.model(source_ids, target_ids, every)[0].float().cpu()
+        activations, attention = finish(recording, {"source": src.tokens, "target": tgt.tokens})
+        predicted = logits.argmax(-1).tolist()
+        output = tgt.text if target is None else self.tokenizer.decode(predicted)
+        return Trace(
+            src, tgt, self.tokenizer.tokens(predicted), output, target is not None, logits, activations, attention
+        )
+
+    def write(self, source: str, how: str = "greedy", **settings: Any) -> Written:
+        """Decode with "greedy", "sample" (needs seed=) or "beam"; settings go to that decoder. Raises InputError."""
+        src = self.encode_source(source)
+        if how == "beam":
+            last = list(decoding.beam(self.model, src.ids, **settings))[-1]
+            ids, steps = last.kept[0].tokens, ()
+        elif how in ("greedy", "sample"):
+            steps = tuple(getattr(decoding, how)(self.model, src.ids, **settings))
+            ids = tuple(s.token for s in steps)
+        else:
+            raise ValueError(f"how must be greedy, sample or beam, not {how!r}")
+        return Written(self.tokenizer.decode(ids), ids, steps)
+
+    def _own_words(self, src: Encoding) -> Encoding:
+        """What the model writes, as the decoder's input row. Its own tokens are kept, not tokenised again."""
+        ids = self.write(src.text).ids
+        return self.tokenizer.spell(ids[:-1] if ids[-1] == END else ids)
+
+    def _checked(self, encode: Any, text: str, field: str) -> Encoding:
+        if not text.strip():
+            raise InputError(f"the {field} is empty; type some text", field)
+        if len(text) > 20 * self.n_ctx:   # no need to tokenise what cannot fit
+            message = f"the {field} has {len(text):,} characters; this model reads at most {self.n_ctx} tokens"
+            raise InputError(message, field)
+        encoding = encode(text)
+        if len(encoding.ids) > self.n_ctx:
+            raise InputError(f"the {field} has {len(encoding.ids)} tokens; this model reads at most {self.n_ctx}", field)
+        return encoding
+
+    def _row(self, encoding: Encoding) -> Tensor:
+        return torch.tensor([encoding.ids], device=self.device)
+
+    def _with_drawn(self, base: TransformerMasks, drawn: Mapping[str, Tensor], n: int, m: int) -> TransformerMasks:
+        shapes = {"encoder_self": (n, n), "decoder_self": (m, m), "cross": (m, n)}
+        kinds: dict[str, Mask] = {kind: getattr(base, kind) for kind in shapes}
+        for kind, allowed in drawn.items():
+            if kind not in shapes:
+                raise ValueError(f"drawn masks are for {', '.join(shapes)}, not {kind!r}")
+            if tuple(allowed.shape) != shapes[kind]:
+                raise ValueError(f"the drawn {kind} mask must have shape {shapes[kind]}, not {tuple(allowed.shape)}")
+            kinds[kind] = kinds[kind].with_layer(masks.drawn(allowed.to(self.device)))
+        return TransformerMasks(**kinds)
+

@@ -1,0 +1,25 @@
+"""One file a data set; `base` says what a task offers."""
+
+from pathlib import Path
+from typing import Any
+
+from models.tasks.base import DataError, Task
+from models.tasks.dates import DatesTask
+from models.tasks.translation import TranslationTask
+
+__all__ = ["NAMES", "DataError", "Task", "open_task"]
+
+NAMES = ("dates", "translation")
+
+
+def open_task(name: str, data: str | Path | None = None, **settings: Any) -> Task:
+    """The task of that name. translation needs a data file. Raises DataError."""
+    if name == "dates":
+        if data is not None:
+            raise DataError("dates are generated; they take no data file")
+        return DatesTask(**settings)
+    if name == "translation":
+        if data is None:
+            raise DataError("translation needs a tab-separated file of sentence pairs (--data FILE)")
+        return TranslationTask(data, **settings)
+    raise DataError(f"task {name!r} is not one of {', '.join(NAMES)}")

@@ -1,0 +1,45 @@
+"""What a task offers to training and evaluation: an endless seeded stream of batches, and held-out cases with references."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from models.batches import Pair
+from models.tokenizer import Tokenizer
+
+
+class DataError(ValueError):
+    """A data file that cannot be used, and why."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One held-out source with everything that counts as right."""
+
+    source: str
+    references: tuple[str, ...]
+
+
+class Task(Protocol):
+    """A data set with its split, its vocabulary and its measure."""
+
+    name: str
+    metric: str            # "BLEU" or "exact match", both in percent
+    tokenizer: Tokenizer
+    licence: str           # the attribution line that a checkpoint trained on it carries
+
+    def batches(self, seed: int) -> Iterator[Sequence[Pair]]:
+        """Training batches without end, a pure function of the seed, so that a resumed run can skip to its place."""
+        ...
+
+    def validation(self) -> Sequence[Pair]:
+        """Pairs for the loss during training; neither trained on nor part of `held_out`."""
+        ...
+
+    def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
+        """Cases for the score: the first n of the test split in a fixed order, or of the validation split."""
+        ...
+
+    def data(self) -> dict[str, Any]:
+        """What was trained on, for the record: source, fingerprint, counts."""
+        ...

@@ -1,0 +1,313 @@
+"""The `dates` task: a date as people write it, in nine languages or in digits, to ISO `YYYY-MM-DD`.
+
+Examples are generated, without end, from a seed. Every string has exactly one reading, by these rules (the tests apply
+them with a reader of their own):
+
+1. Years run from 1950 to 2049.
+2. All in digits: a four-digit number in front is the year, then month, then day (`2019-03-05`, `2019/3/5`, `20190305`).
+   Otherwise the day comes first, whatever the separator: `05/03/2019` is 5 March, never 3 May.
+3. With a month name: the name is the month; of the two numbers a four-digit one in front is the year (`2019 March 5`);
+   otherwise the day comes before the year (`5 March 2019`, `March 5, 2019`, `19 May 05`).
+4. A year of two digits stands last and follows POSIX: 69–99 are 1969–1999, 00–68 are 2000–2068 (here up to 49).
+5. A weekday, where there is one, is the true one, in the language of the month name (in any, with digits).
+   It can be ignored.
+"""
+
+import hashlib
+import string
+from dataclasses import dataclass
+from datetime import date
+from functools import cache, cached_property
+from random import Random
+
+FIRST_DATE, LAST_DATE = date(1950, 1, 1), date(2049, 12, 31)
+PIVOT_YEAR = 1969  # earlier years are never written with two digits
+MAX_SOURCE_LENGTH, TARGET_LENGTH = 44, 10  # characters
+
+ALPHABET = (
+    " '(),-./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    "ºÁÄÇÉÌÛáäçéìû一三二五六周四土年日星曜月期木水火金"
+)  # every character of any source or target, in code-point order
+
+SOURCE_EXAMPLES = [  # (label, source); all on held-out dates, which no model trained on this task has seen
+    ("English, in words", "Friday, the 31st of May, 2024"),
+    ("French, ordinal", "le dimanche 1er mai 1994"),
+    ("Spanish", "viernes, 15 de noviembre de 2024"),
+    ("German, weekday abbreviated", "Di., den 27. August 2024"),
+    ("Digits, day first, short year", "24/07/69"),
+    ("Japanese", "2025年10月20日(月)"),
+]
+
+
+@dataclass(frozen=True)
+class DateExample:
+    source: str
+    target: str  # ISO YYYY-MM-DD
+    format: str  # the pattern behind the source, as in "French: le d month year"
+
+
+@dataclass(frozen=True)
+class Language:
+    """How one language writes dates.
+
+    Each row of `months` or `weekdays` is one way to write them all; row 1 of `months` has no dots.
+    Fields of `patterns`: w (weekday and what follows it, or nothing), d dd (day, two digits), nth (ordinal day),
+    m mm (month), month (from any row), mon (from row 1), year (four digits or two), yyyy.
+    """
+
+    name: str
+    share: int  # of all examples, relative to the others
+    patterns: tuple[str, ...]
+    weekdays: tuple[str, ...] = ()
+    months: tuple[str, ...] = ()
+    first: str = ""  # how the 1st of a month may be written where only that day has an ordinal
+    nth: tuple[str, ...] = tuple(map(str, range(32)))  # ordinals by day
+    after_weekday: tuple[str, ...] = (" ", ", ")
+
+    @cached_property
+    def weekday_rows(self) -> list[list[str]]:
+        return [row.split() for row in self.weekdays]
+
+    @cached_property
+    def month_rows(self) -> list[list[str]]:
+        return [row.split() for row in self.months]
+
+
+def _english_ordinal(day: int) -> str:
+    return f"{day}" + ("th" if day in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th"))
+
+
+ENGLISH = Language(
+    "English",
+    share=6,
+    patterns=(
+        "{w}{d} {month} {year}", "{w}{nth} {month} {year}", "{w}{nth} of {month} {year}",
+        "{w}the {nth} of {month} {year}", "{w}the {nth} of {month}, {year}", "{w}{month} {d}, {year}",
+        "{w}{month} {d} {year}", "{w}{month} {nth}, {year}", "{w}{month} {nth} {year}", "{w}{month} the {nth}, {year}",
+        "{w}{dd}-{mon}-{year}", "{yyyy} {month} {d}", "{yyyy}-{mon}-{dd}",
+    ),
+    weekdays=(
+        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+        "Mon Tue Wed Thu Fri Sat Sun",
+        "Mon. Tue. Wed. Thu. Fri. Sat. Sun.",
+    ),
+    months=(
+        "January February March April May June July August September October November December",
+        "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec",
+        "Jan. Feb. Mar. Apr. May June July Aug. Sept. Oct. Nov. Dec.",
+    ),
+    nth=tuple(map(_english_ordinal, range(32))),
+)  # fmt: skip
+FRENCH = Language(
+    "French",
+    share=2,
+    patterns=("{w}{d} {month} {year}", "le {w}{d} {month} {year}", "{dd}-{mon}-{year}"),
+    weekdays=(
+        "lundi mardi mercredi jeudi vendredi samedi dimanche",
+        "lun mar mer jeu ven sam dim",
+        "lun. mar. mer. jeu. ven. sam. dim.",
+    ),
+    months=(
+        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+        "jan fév mar avr mai juin juil aoû sep oct nov déc",
+        "janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.",
+    ),
+    first="1er",
+)
+GERMAN = Language(
+    "German",
+    share=2,
+    patterns=("{w}{d}. {month} {year}", "{w}den {d}. {month} {year}", "am {d}. {month} {year}",
+              "{w}{d} {month} {year}", "{dd}-{mon}-{year}"),
+    weekdays=(
+        "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
+        "Mo Di Mi Do Fr Sa So",
+        "Mo. Di. Mi. Do. Fr. Sa. So.",
+    ),
+    months=(
+        "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+        "Jan Feb Mär Apr Mai Jun Jul Aug Sep Okt Nov Dez",
+        "Jan. Febr. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez.",
+    ),
+)  # fmt: skip
+SPANISH = Language(
+    "Spanish",
+    share=2,
+    patterns=("{w}{d} de {month} de {year}", "{w}{d} de {month} del {year}", "el {w}{d} de {month} de {year}",
+              "{w}{d} {month} {year}", "{w}{month} {d}, {year}", "{dd}-{mon}-{year}"),
+    weekdays=(
+        "lunes martes miércoles jueves viernes sábado domingo",
+        "lun mar mié jue vie sáb dom",
+        "lun. mar. mié. jue. vie. sáb. dom.",
+    ),
+    months=(
+        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+        "ene feb mar abr may jun jul ago sep oct nov dic",
+        "ene. feb. mar. abr. may. jun. jul. ago. sept. oct. nov. dic.",
+    ),
+    first="1º",
+)  # fmt: skip
+ITALIAN = Language(
+    "Italian",
+    share=2,
+    patterns=("{w}{d} {month} {year}", "{w}il {d} {month} {year}", "{dd}-{mon}-{year}"),
+    weekdays=(
+        "lunedì martedì mercoledì giovedì venerdì sabato domenica",
+        "lun mar mer gio ven sab dom",
+        "lun. mar. mer. gio. ven. sab. dom.",
+    ),
+    months=(
+        "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+        "gen feb mar apr mag giu lug ago set ott nov dic",
+        "gen. feb. mar. apr. mag. giu. lug. ago. sett. ott. nov. dic.",
+    ),
+    first="1º",
+)
+PORTUGUESE = Language(
+    "Portuguese",
+    share=2,
+    patterns=("{w}{d} de {month} de {year}", "{w}{d} {month} {year}", "em {d} de {month} de {year}",
+              "{dd}/{mon}/{year}"),
+    weekdays=(
+        "segunda-feira terça-feira quarta-feira quinta-feira sexta-feira sábado domingo",
+        "segunda terça quarta quinta sexta sábado domingo",
+        "seg. ter. qua. qui. sex. sáb. dom.",
+    ),
+    months=(
+        "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+        "jan fev mar abr mai jun jul ago set out nov dez",
+        "jan. fev. mar. abr. maio jun. jul. ago. set. out. nov. dez.",
+    ),
+    first="1º",
+)  # fmt: skip
+DUTCH = Language(
+    "Dutch",
+    share=2,
+    patterns=("{w}{d} {month} {year}", "op {w}{d} {month} {year}", "{w}de {nth} {month} {year}", "{dd}-{mon}-{year}"),
+    weekdays=(
+        "maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
+        "ma di wo do vr za zo",
+        "ma. di. wo. do. vr. za. zo.",
+    ),
+    months=(
+        "januari februari maart april mei juni juli augustus september oktober november december",
+        "jan feb mrt apr mei jun jul aug sep okt nov dec",
+        "jan. febr. mrt. apr. mei juni juli aug. sept. okt. nov. dec.",
+    ),
+    nth=tuple(f"{day}e" for day in range(32)),
+)
+CHINESE = Language(
+    "Chinese",
+    share=1,
+    patterns=("{yyyy}年{m}月{d}日{w}", "{yyyy}年{mm}月{dd}日{w}"),
+    weekdays=("星期一 星期二 星期三 星期四 星期五 星期六 星期日", "周一 周二 周三 周四 周五 周六 周日"),
+    after_weekday=("",),
+)
+JAPANESE = Language(
+    "Japanese",
+    share=1,
+    patterns=("{yyyy}年{m}月{d}日{w}", "{yyyy}年{mm}月{dd}日{w}", "{yyyy}/{mm}/{dd}{w}"),
+    weekdays=("月曜日 火曜日 水曜日 木曜日 金曜日 土曜日 日曜日", "(月) (火) (水) (木) (金) (土) (日)"),
+    after_weekday=("",),
+)
+DIGITS = Language(  # weekdays are borrowed from any of WITH_MONTH_NAMES
+    "Digits",
+    share=6,
+    patterns=(
+        "{w}{yyyy}-{mm}-{dd}", "{w}{yyyy}/{mm}/{dd}", "{w}{yyyy}.{mm}.{dd}", "{w}{yyyy} {mm} {dd}",
+        "{w}{yyyy}-{m}-{d}", "{w}{yyyy}/{m}/{d}", "{w}{yyyy}.{m}.{d}", "{w}{yyyy} {m} {d}",
+        "{w}{dd}-{mm}-{year}", "{w}{dd}/{mm}/{year}", "{w}{dd}.{mm}.{year}", "{w}{dd} {mm} {year}",
+        "{w}{d}-{m}-{year}", "{w}{d}/{m}/{year}", "{w}{d}.{m}.{year}", "{w}{d} {m} {year}",
+        "{yyyy}{mm}{dd}",
+    ),
+)  # fmt: skip
+WITH_MONTH_NAMES = (ENGLISH, FRENCH, GERMAN, SPANISH, ITALIAN, PORTUGUESE, DUTCH)
+LANGUAGES = (*WITH_MONTH_NAMES, CHINESE, JAPANESE, DIGITS)
+SHARES = tuple(language.share for language in LANGUAGES)
+
+# How often a choice is made; the rest is written plainly.
+P_WEEKDAY, P_SHORT_YEAR, P_PADDED_DAY, P_FIRST, P_RECASED, P_WITHOUT_ACCENTS = 0.3, 0.2, 0.15, 0.5, 0.3, 0.1
+WITHOUT_ACCENTS = str.maketrans("ÁÄÇÉÌÛáäçéìû", "AACEIUaaceiu")
+CASES = (str.lower, str.upper, string.capwords, lambda text: text[:1].upper() + text[1:])
+
+
+@cache
+def _label(language: str, pattern: str) -> str:
+    return f"{language}: " + pattern.replace("{w}", "").replace("{", "").replace("}", "")
+
+
+def write(rng: Random, day: date) -> DateExample:
+    """Write `day` in a random language, pattern and style."""
+    language = rng.choices(LANGUAGES, SHARES)[0]
+    pattern = rng.choice(language.patterns)
+    names = rng.choice(WITH_MONTH_NAMES) if language is DIGITS else language
+    weekday = plain_day = year = ""
+    if rng.random() < P_WEEKDAY:
+        weekday = rng.choice(names.weekday_rows)[day.weekday()] + rng.choice(names.after_weekday)
+    if day.day == 1 and language.first and rng.random() < P_FIRST:
+        plain_day = language.first
+    elif rng.random() < P_PADDED_DAY:
+        plain_day = f"{day.day:02}"
+    if day.year >= PIVOT_YEAR and rng.random() < P_SHORT_YEAR:
+        apostrophe = "'" if language.months and rng.random() < 0.5 else ""
+        year = f"{apostrophe}{day.year % 100:02}"
+    source = pattern.format(
+        w=weekday,
+        d=plain_day or day.day,
+        dd=f"{day.day:02}",
+        nth=language.nth[day.day],
+        m=day.month,
+        mm=f"{day.month:02}",
+        month=rng.choice(language.month_rows)[day.month - 1] if language.months else "",
+        mon=language.month_rows[1][day.month - 1] if language.months else "",
+        year=year or day.year,
+        yyyy=day.year,
+    )
+    if rng.random() < P_RECASED:
+        source = rng.choice(CASES)(source)
+    if rng.random() < P_WITHOUT_ACCENTS:
+        source = source.translate(WITHOUT_ACCENTS)
+    return DateExample(source, day.isoformat(), _label(language.name, pattern))
+
+
+def is_held_out(target: str) -> bool:
+    """Whether this date (ISO) is kept from training, in every format: about 5 % of dates, by SHA-256 of the target.
+
+    Splitting by date is stricter than by source: a held-out string is never a new spelling of a date seen in training.
+    """
+    return hashlib.sha256(target.encode()).digest()[0] < 13  # 13 / 256 = 5.1 %
+
+
+def _random_date(rng: Random, held_out: bool | None = None) -> date:
+    """A date, uniform over the years covered; `held_out` asks for that side of the split only."""
+    while True:
+        day = date.fromordinal(rng.randint(FIRST_DATE.toordinal(), LAST_DATE.toordinal()))
+        if held_out is None or is_held_out(day.isoformat()) == held_out:
+            return day
+
+
+def sample(rng: Random) -> DateExample:
+    """One example from either side of the split."""
+    return write(rng, _random_date(rng))
+
+
+def examples(seed: int, n: int) -> list[DateExample]:
+    """`n` examples from either side of the split, the same for the same seed everywhere."""
+    rng = Random(f"examples {seed}")
+    return [sample(rng) for _ in range(n)]
+
+
+def training_examples(seed: int, step: int, n: int) -> list[DateExample]:
+    """The batch of one training step, never held-out: a function of the arguments alone, so that a run can resume."""
+    rng = Random(f"training {seed} {step}")
+    return [write(rng, _random_date(rng, held_out=False)) for _ in range(n)]
+
+
+def held_out_examples(seed: int, n: int) -> list[DateExample]:
+    """`n` examples on held-out dates, no source twice."""
+    rng = Random(f"held out {seed}")
+    found: dict[str, DateExample] = {}
+    while len(found) < n:
+        example = write(rng, _random_date(rng, held_out=True))
+        found.setdefault(example.source, example)
+    return list(found.values())

@@ -1,0 +1,147 @@
+"""Text ↔ token ids, through the `tokenizers` library: characters for dates, byte-pair encoding for translation.
+
+Ids 0–3 are always <pad> <s> </s> <unk>. Offsets are kept, so that a token can be traced to the text it came from.
+"""
+
+import string
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import tokenizers
+from tokenizers import Regex, decoders, normalizers, pre_tokenizers, trainers
+from tokenizers import models as algorithms
+
+PAD, START, END, UNKNOWN = range(4)
+SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
+
+# A word with its apostrophe (l', don'), one digit, or one other sign; a leading ▁ stands for the space before it.
+_PIECES = r"▁?\p{L}[\p{L}\p{M}]*'?|▁?\p{N}|▁?[^▁\p{L}\p{N}]|▁"
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A text as tokens. `offsets[i]` is the (start, end) of token i in `text`, None for a special token."""
+
+    text: str
+    ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    offsets: tuple[tuple[int, int] | None, ...]
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The pieces of the text that the vocabulary does not hold, each once."""
+        pieces = (
+            self.text[o[0] : o[1]] for i, o in zip(self.ids, self.offsets, strict=True) if i == UNKNOWN and o is not None
+        )
+        return tuple(dict.fromkeys(pieces))
+
+
+class Tokenizer:
+    """A trained vocabulary. Encode gives offsets; decode gives the text back (spaces and signs normalised)."""
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        self.backend = backend
+
+    @classmethod
+    def characters(cls, alphabet: Iterable[str]) -> "Tokenizer":
+        """One token a character; characters outside the alphabet become <unk>."""
+        vocabulary = {token: i for i, token in enumerate([*SPECIALS, *alphabet])}
+        backend = tokenizers.Tokenizer(algorithms.WordLevel(vocabulary, unk_token=SPECIALS[UNKNOWN]))
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+        backend.decoder = decoders.Fuse()
+        return cls(backend)
+
+    @classmethod
+    def bpe(cls, texts: Iterable[str], vocab_size: int) -> "Tokenizer":
+        """Byte-pair encoding (Sennrich et al. 2016) learned on `texts`, merges inside words only."""
+        backend = tokenizers.Tokenizer(algorithms.BPE(unk_token=SPECIALS[UNKNOWN]))
+        backend.normalizer = normalizers.Sequence(
+            [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace("’", "'")]
+        )
+        backend.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Metaspace(split=False), pre_tokenizers.Split(Regex(_PIECES), behavior="isolated")]
+        )
+        backend.decoder = decoders.Metaspace()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size, special_tokens=SPECIALS, show_progress=False, min_frequency=2, limit_alphabet=150,
+            initial_alphabet=list(string.printable.strip()),
+        )
+        backend.train_from_iterator(texts, trainer)
+        return cls(backend)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.backend.get_vocab_size()
+
+    def encode(self, text: str) -> Encoding:
+        """The text's tokens, without <s> or </s>."""
+        raw = self.backend.encode(text, add_special_tokens=False)
+        offsets = tuple(_trimmed(text, start, end) for start, end in raw.offsets)
+        return Encoding(text, tuple(raw.ids), tuple(raw.tokens), offsets)
+
+    def encode_source(self, text: str) -> Encoding:
+        """x₁ … xₙ </s>: what the encoder reads."""
+        return _with(self.encode(text), after=END)
+
+    def encode_target(self, text: str) -> Encoding:
+        """<s> y₁ … yₘ: the target shifted right, what the decoder reads under teacher forcing."""
+        return _with(self.encode(text), before=START)
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids only, for training."""
+        return [e.ids for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of these ids up to the first </s>, special tokens left out."""
+        kept = []
+        for i in ids:
+            if i == END:
+                break
+            if i > UNKNOWN:
+                kept.append(int(i))
+        return self.backend.decode(kept).strip()
+
+    def spell(self, ids: Sequence[int]) -> Encoding:
+        """The decoder's input row <s> y₁ … yₘ for tokens a model wrote; the text is theirs, decoded."""
+        ids = [int(i) for i in ids]
+        ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
+        text = self.decode(ids)
+        offsets = [_trimmed(text, ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
+        return _with(Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)), before=START)
+
+    def token(self, i: int) -> str:
+        return self.backend.id_to_token(int(i))
+
+    def tokens(self, ids: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.token(i) for i in ids)
+
+    def to_json(self) -> str:
+        return self.backend.to_str(pretty=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Tokenizer":
+        """Raises ValueError if the text is no tokenizer of ours."""
+        try:
+            backend = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:   # the library raises bare Exception
+            raise ValueError(f"not a tokenizer: {error}") from error
+        if [backend.id_to_token(i) for i in range(4)] != SPECIALS:
+            raise ValueError(f"not a tokenizer of this project: ids 0–3 must be {' '.join(SPECIALS)}")
+        return cls(backend)
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span without the space that a word-initial piece carries, unless the space is all there is."""
+    stripped = len(text[start:end]) - len(text[start:end].lstrip())
+    return (start, end) if stripped == end - start else (start + stripped, end)
+
+
+def _with(e: Encoding, before: int | None = None, after: int | None = None) -> Encoding:
+    head = () if before is None else (before,)
+    tail = () if after is None else (after,)
+    return Encoding(
+        e.text,
+        (*head, *e.ids, *tail),
+        (*(SPECIALS[i] for i in head), *e.tokens, *(SPECIALS[i] for i in tail)),
+        (*(None for _ in head), *e.offsets, *(None for _ in tail)),
+    )
