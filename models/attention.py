@@ -98,7 +98,7 @@ class MultiHeadAttention(nn.Module):
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.allowed)
         attn_out = self.W_O(out.transpose(1, 2).flatten(2))              # (batch, query, d_model)
         if (recording := current()) is not None:
-            recording.site(self, q, k, v, out, mask, scaled_dot)
+            recording.site(self, x, memory, q, k, v, out, mask, scaled_dot)
             recording.tap(self.path, "attn_out", attn_out, STREAMS[self.kind][0], "d_model", "Concat(head_out)·W_O")
         return attn_out
 

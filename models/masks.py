@@ -57,8 +57,12 @@ class Mask:
             layer.name for layer in self.layers if not _cut(layer.allowed, batch, head, n_query, n_key)[query, key]
         ]
 
-    def cpu(self) -> "Mask":
-        return Mask(MaskLayer(layer.name, layer.allowed.detach().cpu()) for layer in self.layers)
+    def row(self, batch: int) -> "Mask":
+        """The mask of one batch row, on the CPU; the batch axis stays, of size 1."""
+        return Mask(
+            MaskLayer(layer.name, layer.allowed.detach()[min(batch, len(layer.allowed) - 1)][None].cpu())
+            for layer in self.layers
+        )
 
 
 def _cut(allowed: Tensor, batch: int, head: int, n_query: int, n_key: int) -> Tensor:

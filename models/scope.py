@@ -1,23 +1,25 @@
 """A loaded checkpoint, ready to be looked through: `models.load(name).run(text)` gives a Trace."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from models import decoding, masks
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, snapshots
 from models.masks import Mask
-from models.tokenizer import END, Encoding, Tokenizer
+from models.tokenizer import END, PAD, SPECIALS, Encoding, Tokenizer
 from models.trace import Trace, finish, record
 from models.transformer import Transformer, TransformerConfig, TransformerMasks
 
 _PACKAGE = Path(__file__).parent
+Drawn = Mapping[str, Bool[Tensor, "_ _"]]   # kind of attention → allowed cells (query, key)
 
 
 class InputError(ValueError):
@@ -105,26 +107,40 @@ class Scope:
         """<s> y₁ … yₘ, the decoder's input row. Raises InputError likewise."""
         return self._checked(self.tokenizer.encode_target, text, "target")
 
-    def run(
-        self, source: str, target: str | None = None, *, drawn: Mapping[str, Bool[Tensor, "_ _"]] | None = None
-    ) -> Trace:
+    def run(self, source: str, target: str | None = None, *, drawn: Drawn | None = None) -> Trace:
         """One recorded forward pass over source and target, teacher-forced; without a target the model writes one first.
 
         `drawn` adds hand-drawn masks (True = may attend), by kind of attention: encoder_self, decoder_self, cross.
         Raises InputError, and ValueError for a drawn mask of the wrong shape."""
-        src = self.encode_source(source)
-        tgt = self._own_words(src) if target is None else self.encode_target(target)
-        source_ids, target_ids = self._row(src), self._row(tgt)
+        return self.run_batch([(source, target)], drawn=drawn)[0]
+
+    def run_batch(self, pairs: Sequence[tuple[str, str | None]], *, drawn: Drawn | None = None) -> list[Trace]:
+        """Several pairs through the model in one padded batch; one Trace each, its axes padded with <pad> to the longest.
+
+        `drawn` masks are of the padded size and apply to every pair. Raises what `run` raises."""
+        sources = [self.encode_source(source) for source, _ in pairs]
+        targets = [
+            self._own_words(s) if target is None else self.encode_target(target)
+            for s, (_, target) in zip(sources, pairs, strict=True)
+        ]
+        source_ids, target_ids = self._padded(sources), self._padded(targets)
         with torch.inference_mode(), record() as recording:
-            base = self.model.masks(source_ids, target_ids)
-            every = self._with_drawn(base, drawn or {}, len(src.ids), len(tgt.ids))
-            logits = self.model(source_ids, target_ids, every)[0].float().cpu()
-        activations, attention = finish(recording, {"source": src.tokens, "target": tgt.tokens})
-        predicted = logits.argmax(-1).tolist()
-        output = tgt.text if target is None else self.tokenizer.decode(predicted)
-        return Trace(
-            src, tgt, self.tokenizer.tokens(predicted), output, target is not None, logits, activations, attention
-        )
+            every = self._with_drawn(self.model.masks(source_ids, target_ids), drawn or {})
+            logits = self.model(source_ids, target_ids, every).float().cpu()
+        traces = []
+        for row, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
+            tokens = {
+                "source": padded(src.tokens, source_ids.shape[1]),
+                "target": padded(tgt.tokens, target_ids.shape[1]),
+            }
+            mine = logits[row, : len(tgt.ids)]
+            best = mine.argmax(-1).tolist()
+            own = pairs[row][1] is None
+            output = tgt.text if own else self.tokenizer.decode(best)
+            activations, attention = finish(recording, tokens, row)
+            predicted = self.tokenizer.tokens(best)
+            traces.append(Trace(src, tgt, predicted, output, not own, mine, activations, attention))
+        return traces
 
     def write(self, source: str, how: str = "greedy", **settings: Any) -> Written:
         """Decode with "greedy", "sample" (needs seed=) or "beam"; settings go to that decoder. Raises InputError."""
@@ -155,10 +171,12 @@ class Scope:
             raise InputError(f"the {field} has {len(encoding.ids)} tokens; this model reads at most {self.n_ctx}", field)
         return encoding
 
-    def _row(self, encoding: Encoding) -> Tensor:
-        return torch.tensor([encoding.ids], device=self.device)
+    def _padded(self, encodings: Sequence[Encoding]) -> Int[Tensor, "batch n"]:
+        rows = [torch.tensor(e.ids) for e in encodings]
+        return pad_sequence(rows, batch_first=True, padding_value=PAD).to(self.device)
 
-    def _with_drawn(self, base: TransformerMasks, drawn: Mapping[str, Tensor], n: int, m: int) -> TransformerMasks:
+    def _with_drawn(self, base: TransformerMasks, drawn: Drawn) -> TransformerMasks:
+        n, m = base.cross.allowed.shape[-1], base.decoder_self.allowed.shape[-1]
         shapes = {"encoder_self": (n, n), "decoder_self": (m, m), "cross": (m, n)}
         kinds: dict[str, Mask] = {kind: getattr(base, kind) for kind in shapes}
         for kind, allowed in drawn.items():
@@ -169,3 +187,7 @@ class Scope:
             kinds[kind] = kinds[kind].with_layer(masks.drawn(allowed.to(self.device)))
         return TransformerMasks(**kinds)
 
+
+def padded(tokens: tuple[str, ...], n: int) -> tuple[str, ...]:
+    """The tokens with <pad> behind them, n in all."""
+    return tokens + (SPECIALS[PAD],) * (n - len(tokens))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -43,6 +43,8 @@ class AttentionSite:
 
     name: str
     kind: str
+    x: Tensor         # what W_Q was applied to, (batch, query, d_model)
+    memory: Tensor    # what W_K and W_V were applied to, (batch, key, d_model); with a cache, the new positions only
     q: Tensor
     k: Tensor
     v: Tensor
@@ -98,16 +100,16 @@ class Recording:
 
     activations: dict[str, Activation] = field(default_factory=dict)
     attention: dict[str, AttentionSite] = field(default_factory=dict)
-    streams: dict[str, str] = field(default_factory=dict)
 
     def tap(self, path: str, name: str, value: Tensor, stream: str, feature: str, formula: str) -> None:
         full = f"{path}.{name}" if path else name
         self.activations[full] = Activation(full, value.detach(), ("batch", stream, feature), formula)
-        self.streams[full] = stream
 
     def site(
         self,
         module: MultiHeadAttention,
+        x: Tensor,
+        memory: Tensor,
         q: Tensor,
         k: Tensor,
         v: Tensor,
@@ -116,7 +118,7 @@ class Recording:
         similarity: Callable[[Tensor, Tensor], Tensor],
     ) -> None:
         projections = {n: (w.weight.detach(), w.bias.detach()) for n, w in module.named_children()}
-        tensors = (t.detach() for t in (q, k, v, out))
+        tensors = (t.detach() for t in (x, memory, q, k, v, out))
         self.attention[module.path] = AttentionSite(module.path, module.kind, *tensors, mask, similarity, projections)
 
 
@@ -161,24 +163,29 @@ class Trace:
 
 
 def finish(
-    recording: Recording, tokens: dict[str, tuple[str, ...]]
+    recording: Recording, tokens: dict[str, tuple[str, ...]], row: int = 0
 ) -> tuple[dict[str, Activation], dict[str, AttentionSite]]:
-    """The recording's activations and sites moved to the CPU in float32, with the tokens of each stream on their axes."""
+    """One batch row of a recording, on the CPU in float32, with the tokens of each stream ("source", "target") on its axes.
+
+    The batch axis stays, of size 1."""
     from models.attention import STREAMS
 
     def still(t: Tensor) -> Tensor:
-        return t.to("cpu", torch.float32)
+        pick = min(row, t.shape[0] - 1)
+        return t[pick : pick + 1].to("cpu", torch.float32)
 
     activations = {
-        n: Activation(n, still(a.value), a.axes, a.formula, tokens[recording.streams[n]])
-        for n, a in recording.activations.items()
+        n: replace(a, value=still(a.value), tokens=tokens[a.axes[1]]) for n, a in recording.activations.items()
     }
-    sites = {}
-    for name, s in recording.attention.items():
-        query, key = STREAMS[s.kind]
-        projections = {n: (still(w), still(b)) for n, (w, b) in s.projections.items()}
-        sites[name] = AttentionSite(
-            name, s.kind, still(s.q), still(s.k), still(s.v), still(s.out), s.mask.cpu(), s.similarity, projections,
-            tokens[query], tokens[key],
+    sites = {
+        name: replace(
+            s,
+            **{part: still(getattr(s, part)) for part in ("x", "memory", "q", "k", "v", "out")},
+            mask=s.mask.row(row),
+            projections={n: (w.to("cpu", torch.float32), b.to("cpu", torch.float32)) for n, (w, b) in s.projections.items()},
+            query_tokens=tokens[STREAMS[s.kind][0]],
+            key_tokens=tokens[STREAMS[s.kind][1]],
         )
+        for name, s in recording.attention.items()
+    }
     return activations, sites
