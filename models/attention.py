@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from models.kept import Product
 from models.masks import Mask
 from models.trace import current
 
@@ -74,7 +75,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, d_model: int, n_heads: int, kind: str) -> None:
         super().__init__()
-        if d_model % n_heads:
+        if n_heads < 1 or d_model % n_heads:
             raise ValueError(f"d_model ({d_model}) must be divisible by n_heads ({n_heads})")
         self.kind, self.n_heads, self.d_head = kind, n_heads, d_model // n_heads
         self.W_Q = nn.Linear(d_model, d_model)
@@ -96,11 +97,12 @@ class MultiHeadAttention(nn.Module):
         q = self._split(self.W_Q(x))                                     # (batch, head, query, d_head)
         k, v = self._keys_values(memory, cache)                          # (batch, head, key, d_head)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.allowed)
-        attn_out = self.W_O(out.transpose(1, 2).flatten(2))              # (batch, query, d_model)
+        joined = out.transpose(1, 2).flatten(2)                          # (batch, query, d_model)
         if (recording := current()) is not None:
             recording.site(self, x, memory, q, k, v, out, mask, scaled_dot)
+            attn_out = Product.of(self.W_O, joined)
             recording.tap(self.path, "attn_out", attn_out, STREAMS[self.kind][0], "d_model", "Concat(head_out)·W_O")
-        return attn_out
+        return self.W_O(joined)
 
     def _keys_values(self, memory: Tensor, cache: KVCache | None) -> tuple[Tensor, Tensor]:
         if cache is not None and self.kind == "cross" and self.path in cache:

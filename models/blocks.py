@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.attention import KVCache, MultiHeadAttention
+from models.kept import Product
 from models.masks import Mask
 from models.trace import tap
 
@@ -25,10 +27,9 @@ class FeedForward(nn.Module):
             nn.init.zeros_(projection.bias)
 
     def forward(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_model"]:
-        ff_pre = self.W_1(x)                                             # (batch, n, d_ff)
-        ff_post = ff_pre.relu()
-        tap(self.path, "ff_pre", ff_pre, self.stream, "d_ff", "x·W₁ + b₁")
-        tap(self.path, "ff_post", ff_post, self.stream, "d_ff", "max(0, ff_pre)")
+        ff_post = self.W_1(x).relu()                                     # (batch, n, d_ff)
+        tap(self.path, "ff_pre", Product.of(self.W_1, x), self.stream, "d_ff", "x·W₁ + b₁")
+        tap(self.path, "ff_post", Product.of(self.W_1, x, torch.relu), self.stream, "d_ff", "max(0, ff_pre)")
         return self.W_2(ff_post)
 
 

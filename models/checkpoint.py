@@ -87,8 +87,11 @@ def load_checkpoint(folder: str | Path, snapshot: int | None = None) -> Checkpoi
     weights = folder / "model.safetensors" if snapshot is None else snapshot_path(folder, snapshot)
     step = load_weights(model, weights)
     training = _json(folder / "training.json")
+    curve = training.get("curve", [])
+    if not isinstance(curve, list) or not all(isinstance(row, dict) for row in curve):
+        raise CheckpointError(f"{folder / 'training.json'}: curve must be a list of objects")
     training["step"] = step
-    training["curve"] = [row for row in training.get("curve", []) if row.get("step", 0) <= step]
+    training["curve"] = [row for row in curve if row.get("step", 0) <= step]
     return Checkpoint(folder, model.eval(), tokenizer, training)
 
 
@@ -126,7 +129,7 @@ def snapshots(folder: Path) -> list[int]:
 def _json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not readable as JSON ({error})") from None
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: wanted a JSON object")

@@ -1,11 +1,11 @@
 """The `attnscope` command: open the app, train, decode, evaluate, inspect."""
 
 import argparse
-import importlib.util
-import os
-import subprocess
+import shlex
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tqdm import tqdm
 from models.checkpoint import CheckpointError, save_checkpoint
 from models.evaluation import score
 from models.recipes import PLANS, Plan
-from models.scope import InputError, Scope, default_device, load
+from models.scope import InputError, Scope, default_device, load, named_device
 from models.tasks import DataError, open_task
 from models.tasks.base import Task
 from models.training import Recipe, Trainer, join_processes
@@ -24,11 +24,17 @@ from models.transformer import TransformerConfig
 EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError, ValueError)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; errors that a user can cause end with one line on stderr and status 1."""
-    options = _parser().parse_args(arguments)
+def main(arguments: Sequence[str] | None = None, open_app: Callable[[argparse.Namespace], int] | None = None) -> int:
+    """Run the command, or `open_app` where none is given. An error that a user can cause ends with one line on stderr
+    and status 1."""
+    parser = _parser()
+    parser.set_defaults(run=open_app or _no_app)
+    options = parser.parse_args(arguments)
+    options.command = shlex.join(["attnscope", *(sys.argv[1:] if arguments is None else arguments)])
     try:
         return options.run(options) or 0
+    except KeyboardInterrupt:
+        return 130
     except EXPECTED as error:
         print(f"attnscope: {error}", file=sys.stderr)
         return 1
@@ -39,7 +45,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=8501, help="port of the app (8501)")
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
     parser.add_argument("--device", help="cuda, mps or cpu (the first there is)")
-    parser.set_defaults(run=_open_app)
     commands = parser.add_subparsers(title="commands")
 
     train = commands.add_parser("train", help="train a model on a task")
@@ -60,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate = commands.add_parser("evaluate", help="print a checkpoint's score on held-out cases")
     evaluate.add_argument("checkpoint")
     evaluate.add_argument("--data", type=Path, help="the file the split is taken from (translation)")
-    evaluate.add_argument("--limit", type=int, help="only the first so many cases")
+    evaluate.add_argument("--limit", type=_positive, help="only the first so many cases")
     evaluate.set_defaults(run=_evaluate)
 
     inspect = commands.add_parser("inspect", help="print configuration, parameters and training record")
@@ -83,10 +88,17 @@ def _add_settings(train: argparse.ArgumentParser) -> None:
                 group.add_argument(flag, type=of_type)
 
 
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return number
+
+
 def _settings() -> dict[str, dict[str, type]]:
     model = {f.name: f.type for f in fields(TransformerConfig) if f.name not in ("vocab_size", "pad_id")}
     recipe = {f.name: f.type for f in fields(Recipe)}
-    return {"model": model, "data": {"vocab_size": int, "max_tokens": int, "batch_size": int}, "recipe": recipe}
+    data = {"vocab_size": int, "max_tokens": int, "batch_size": int, "licence": str}
+    return {"model": model, "data": data, "recipe": recipe}
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -102,22 +114,11 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 def _device(options: argparse.Namespace) -> torch.device:
-    return torch.device(options.device) if getattr(options, "device", None) else default_device()
+    return named_device(options.device) if getattr(options, "device", None) else default_device()
 
 
-def _open_app(options: argparse.Namespace) -> int:
-    app = importlib.util.find_spec("viz_app")
-    if app is None or app.origin is None:
-        raise ValueError("the package viz_app is not installed")
-    command = [
-        sys.executable, "-m", "streamlit", "run", str(Path(app.origin).with_name("app.py")),
-        f"--server.port={options.port}", f"--server.headless={str(options.no_browser).lower()}",
-    ]
-    environment = os.environ | ({"ATTNSCOPE_DEVICE": options.device} if options.device else {})
-    try:
-        return subprocess.call(command, env=environment)
-    except KeyboardInterrupt:
-        return 0
+def _no_app(options: argparse.Namespace) -> int:
+    raise ValueError("the app belongs to the command attnscope; this is the back end alone")
 
 
 def _train(options: argparse.Namespace) -> int:
@@ -125,8 +126,7 @@ def _train(options: argparse.Namespace) -> int:
     rank = join_processes(device)
     task = open_task(options.task, options.data, **plan.data)
     config = TransformerConfig(task.tokenizer.vocab_size, **plan.model)
-    command = " ".join(["attnscope", *sys.argv[1:]])
-    trainer = Trainer(task, config, plan.recipe, out, device, command)
+    trainer = Trainer(task, config, plan.recipe, out, device, options.command)
     if options.resume:
         print(f"resumed at step {trainer.resume()}")
     elif (out / "state.pt").exists() and rank == 0:
@@ -140,19 +140,36 @@ def _train(options: argparse.Namespace) -> int:
 
 def _follow(trainer: Trainer, quiet: bool) -> bool:
     """Draw the progress bar; returns False if the run was stopped by Ctrl-C (after saving where it stood)."""
-    with tqdm(total=trainer.recipe.steps, initial=trainer.step, unit="step", disable=quiet) as bar:
-        try:
-            for record in trainer.train():
-                bar.update()
-                bar.set_postfix(loss=f"{record.loss:.3f}", tokens_s=f"{record.tokens_per_second:,.0f}", refresh=False)
-                if record.validation:
-                    results = ", ".join(f"{name} {value:.3f}" for name, value in record.validation.items())
-                    bar.write(f"step {record.step}: {results}")
-        except KeyboardInterrupt:
-            trainer.save_state()
-            bar.write(f"stopped at step {trainer.step}; --resume goes on from there")
-            return False
+    progress = tqdm(total=trainer.recipe.steps, initial=trainer.step, unit="step", disable=quiet)
+    with progress as bar, _interrupt() as interrupted:
+        for record in trainer.train():
+            bar.update()
+            bar.set_postfix(loss=f"{record.loss:.3f}", tokens_s=f"{record.tokens_per_second:,.0f}", refresh=False)
+            if record.validation:
+                results = ", ".join(f"{name} {value:.3f}" for name, value in record.validation.items())
+                bar.write(f"step {record.step}: {results}")
+            if interrupted() and trainer.step < trainer.recipe.steps:
+                trainer.save_state()
+                bar.write(f"stopped at step {trainer.step}; --resume goes on from there")
+                return False
     return True
+
+
+@contextmanager
+def _interrupt() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed. The step under way ends first, so that no half step is saved; a second one stops at once."""
+    pressed: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _record_score(task: Task, trainer: Trainer, out: Path, device: torch.device) -> None:

@@ -1,6 +1,6 @@
 """Writing with a model: teacher-forced, greedy, sampling, beam. Each yields step records of one form, so they align."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,10 +11,13 @@ from torch import Tensor
 
 from models import masks
 from models.attention import KVCache
-from models.masks import Mask
+from models.interventions import MaskChanges
+from models.masks import Mask, MaskLayer
 from models.tokenizer import END, PAD, START
 from models.trace import Recording, record
 from models.transformer import Transformer
+
+Forced = Sequence[int] | Mapping[int, int]      # the first tokens of a run, or position (from 0) → token
 
 
 @dataclass(frozen=True)
@@ -48,20 +51,34 @@ class Step:
 
 
 class Incremental:
-    """A decoding run over a batch of sources: next-token distributions for growing targets, from a cache or recomputed."""
+    """A decoding run over a batch of sources: next-token distributions for growing targets, from a cache or recomputed.
 
-    def __init__(self, model: Transformer, source: Int[Tensor, "batch n"], *, use_cache: bool = True) -> None:
+    `changes` to the masks hold by position, so that a target of m tokens meets the top-left m × m part of the changed
+    mask. Nothing is cached if they open cells ahead: then a new token changes what the ones before it have seen."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        source: Int[Tensor, "batch n"],
+        *,
+        use_cache: bool = True,
+        changes: MaskChanges | None = None,
+    ) -> None:
         self.model = model
+        self.changes = changes or MaskChanges()
+        n = source.shape[1]
         self.cross_mask = Mask([masks.padding(source, model.config.pad_id)])
-        self.memory = model.encode(source, self.cross_mask)
-        self.cache = KVCache() if use_cache else None
+        self.memory = model.encode(source, self.changes.encoder_self.apply(self.cross_mask, n, n, source.device))
+        self.cache = KVCache() if use_cache and not self.changes.decoder_self.opens_ahead else None
         self.n_cached = 0
 
     def next_log_probs(self, target: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:
         """Log-probabilities (nats) of the token after `target`, which starts with <s> and only grows."""
-        start, m = self.n_cached, target.shape[1]
-        mask = Mask([masks.look_ahead(m - start, m, target.device)])
-        logits = self.model.decode(target[:, start:], self.memory, mask, self.cross_mask, self.cache, start)
+        start, m, n = self.n_cached, target.shape[1], self.memory.shape[1]
+        own = Mask([masks.look_ahead(m, m, target.device)])
+        self_mask = _from(start, self.changes.decoder_self.apply(own, m, m, target.device))
+        cross_mask = _from(start, self.changes.cross.apply(self.cross_mask, m, n, target.device))
+        logits = self.model.decode(target[:, start:], self.memory, self_mask, cross_mask, self.cache, start)
         self.n_cached = 0 if self.cache is None else m
         return logits[:, -1].float().log_softmax(-1)
 
@@ -71,6 +88,12 @@ class Incremental:
         self.cross_mask = Mask(masks.MaskLayer(x.name, x.allowed[rows]) for x in self.cross_mask.layers)
         if self.cache is not None:
             self.cache.reorder(rows)
+
+
+def _from(start: int, mask: Mask) -> Mask:
+    """The rows of the queries from `start` on; a layer that is the same for all queries has one row, which stays."""
+    layers = ((x.name, x.allowed) for x in mask.layers)
+    return Mask(MaskLayer(name, a[:, :, start:] if a.shape[2] > 1 else a) for name, a in layers)
 
 
 def _row(ids: Sequence[int], model: Transformer) -> Int[Tensor, "1 n"]:
@@ -126,7 +149,7 @@ def filtered(
     log_probs = (log_probs / temperature).log_softmax(-1)
     if top_k is not None and top_k < len(log_probs):
         log_probs = log_probs.masked_fill(log_probs < log_probs.topk(top_k).values[-1], -torch.inf).log_softmax(-1)
-    if top_p is not None:
+    if top_p is not None and top_p < 1:   # at 1, rounding in the sum would drop the last tokens
         ordered, index = log_probs.exp().sort(descending=True)
         beyond = ordered.cumsum(-1) - ordered >= top_p
         log_probs = log_probs.masked_fill(torch.zeros_like(beyond).scatter(0, index, beyond), -torch.inf).log_softmax(-1)
@@ -139,27 +162,43 @@ def written(
     choose: Callable[[Tensor], int],
     *,
     max_new: int | None = None,
-    forced: Sequence[int] = (),
+    forced: Forced = (),
     use_cache: bool = True,
     recorded: bool = False,
+    changes: MaskChanges | None = None,
 ) -> Iterator[Step]:
     """One token after the other until </s> or `max_new` tokens (by default what `longest` says). `forced` tokens are
-    taken first, whatever the model would choose. Each record stands before the next token is computed."""
-    limit = longest(model, len(source)) if max_new is None else min(max_new, model.config.n_ctx - 1)
+    taken whatever the model would choose; `choose` is asked all the same, so that later draws keep their luck. Each
+    record stands before the next token is computed. `changes` to the masks as in `Incremental`."""
+    at = _by_position(forced)
+    limit = _limit(model, len(source), max_new)
     prefix: list[int] = []
     with torch.inference_mode():
-        run = Incremental(model, _row(source, model), use_cache=use_cache)
+        run = Incremental(model, _row(source, model), use_cache=use_cache, changes=changes)
     while len(prefix) < limit and END not in prefix:
         with torch.inference_mode(), record() if recorded else nullcontext() as recording:
             log_probs = run.next_log_probs(_row([START, *prefix], model))[0].cpu()
-        token = forced[len(prefix)] if len(prefix) < len(forced) else choose(log_probs)
+        chosen = choose(log_probs)
+        token = at.get(len(prefix), chosen)
         yield Step(len(prefix), tuple(prefix), token, log_probs, recording)
         prefix.append(token)
+
+
+def _by_position(forced: Forced) -> dict[int, int]:
+    return dict(forced) if isinstance(forced, Mapping) else dict(enumerate(forced))
 
 
 def longest(model: Transformer, n_source: int) -> int:
     """How many tokens a run may write before it is stopped: twice the source and 20, within n_ctx."""
     return min(2 * n_source + 20, model.config.n_ctx - 1)
+
+
+def _limit(model: Transformer, n_source: int, max_new: int | None) -> int:
+    if max_new is None:
+        return longest(model, n_source)
+    if max_new < 1:
+        raise ValueError(f"max_new must be at least 1, not {max_new}")
+    return min(max_new, model.config.n_ctx - 1)
 
 
 @torch.inference_mode()
@@ -207,12 +246,21 @@ def length_penalty(n_tokens: int, alpha: float) -> float:
 
 @torch.inference_mode()
 def beam(
-    model: Transformer, source: Sequence[int], *, width: int = 4, alpha: float = 0.6, max_new: int | None = None
+    model: Transformer,
+    source: Sequence[int],
+    *,
+    width: int = 4,
+    alpha: float = 0.6,
+    max_new: int | None = None,
+    forced: Forced = (),
 ) -> Iterator[BeamStep]:
-    """Beam search; the best hypothesis is `kept[0]` of the last step. Paper: width 4, α = 0.6 (Vaswani et al. §6.1)."""
+    """Beam search; the best hypothesis is `kept[0]` of the last step. Paper: width 4, α = 0.6 (Vaswani et al. §6.1).
+
+    Where a token is `forced`, every unfinished hypothesis goes on with it alone."""
     if width < 1:
         raise ValueError(f"beam width must be at least 1, not {width}")
-    limit = longest(model, len(source)) if max_new is None else min(max_new, model.config.n_ctx - 1)
+    at = _by_position(forced)
+    limit = _limit(model, len(source), max_new)
     run = Incremental(model, _row(source, model))
     kept: list[Hypothesis] = []
     for index in range(limit):
@@ -223,16 +271,20 @@ def beam(
         log_probs = run.next_log_probs(torch.cat([_row([START, *p], model) for p in prefixes])).cpu()
         candidates = [replace(h, parent=i) for i, h in enumerate(kept) if h.ended]
         for i, row in zip(alive, log_probs, strict=True):
-            candidates += _children(kept[i] if i >= 0 else None, i, row, width, alpha)
+            candidates += _children(kept[i] if i >= 0 else None, i, row, width, alpha, at.get(index))
         kept = sorted(candidates, key=lambda h: -h.score)[:width]
         yield BeamStep(index, tuple(kept))
         rows = [alive.index(h.parent) for h in kept if not h.ended]
         run.reorder(torch.tensor(rows, dtype=torch.long, device=run.memory.device))
 
 
-def _children(parent: Hypothesis | None, i: int, log_probs: Tensor, width: int, alpha: float) -> list[Hypothesis]:
+def _children(
+    parent: Hypothesis | None, i: int, log_probs: Tensor, width: int, alpha: float, only: int | None = None
+) -> list[Hypothesis]:
     tokens, total = (parent.tokens, parent.log_prob) if parent else ((), 0.0)
     values, ids = log_probs.topk(min(width, len(log_probs)))
+    if only is not None:
+        values, ids = log_probs[only : only + 1], torch.tensor([only])
     penalty = length_penalty(len(tokens) + 1, alpha)
     return [
         Hypothesis((*tokens, token), total + value, (total + value) / penalty, i)

@@ -45,8 +45,8 @@ class Mask:
         """The same mask with the layers of that name lifted."""
         return Mask(layer for layer in self.layers if layer.name != name)
 
-    def expanded(self, batch: int, head: int, n_query: int, n_key: int) -> Bool[Tensor, "query key"]:
-        """The whole mask of one batch row and head as a (query, key) matrix."""
+    def expanded(self, batch: int, head: int | None, n_query: int, n_key: int) -> Bool[Tensor, "*#head query key"]:
+        """The whole mask of one batch row and head as a (query, key) matrix; of all heads if `head` is None."""
         if self.allowed is None:
             return torch.ones(n_query, n_key, dtype=torch.bool)
         return _cut(self.allowed, batch, head, n_query, n_key)
@@ -65,9 +65,11 @@ class Mask:
         )
 
 
-def _cut(allowed: Tensor, batch: int, head: int, n_query: int, n_key: int) -> Tensor:
-    row = allowed[min(batch, allowed.shape[0] - 1), min(head, allowed.shape[1] - 1)]
-    return row.expand(n_query, n_key)
+def _cut(allowed: Tensor, batch: int, head: int | None, n_query: int, n_key: int) -> Tensor:
+    row = allowed[min(batch, allowed.shape[0] - 1)]
+    if head is not None:
+        row = row[min(head, row.shape[0] - 1)]
+    return row.expand(*row.shape[:-2], n_query, n_key)
 
 
 def padding(ids: Int[Tensor, "batch key"], pad_id: int) -> MaskLayer:

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from models import decoding, masks
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, snapshots
+from models.interventions import MaskChanges
 from models.masks import Mask
 from models.tokenizer import END, PAD, SPECIALS, Encoding, Tokenizer
 from models.trace import Trace, finish, record
@@ -44,10 +45,18 @@ def shipped() -> list[str]:
 def default_device() -> torch.device:
     """What the environment variable ATTNSCOPE_DEVICE says, else CUDA, then MPS, then the CPU."""
     if named := os.environ.get("ATTNSCOPE_DEVICE"):
-        return torch.device(named)
+        return named_device(named)
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def named_device(name: str | torch.device) -> torch.device:
+    """Raises ValueError for a device that there is not."""
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {str(name)!r} cannot be used: {str(error).splitlines()[0]}") from None
 
 
 def load(name: str | Path, *, device: str | torch.device | None = None, snapshot: int | None = None) -> "Scope":
@@ -57,7 +66,7 @@ def load(name: str | Path, *, device: str | torch.device | None = None, snapshot
     folder = shipped_folder() / name if str(name) in shipped() else Path(name).expanduser()
     if not folder.is_dir():
         raise CheckpointError(f"{name}: neither a folder nor a shipped checkpoint ({', '.join(shipped()) or 'none'})")
-    return Scope(load_checkpoint(folder, snapshot), torch.device(device) if device else default_device())
+    return Scope(load_checkpoint(folder, snapshot), named_device(device) if device else default_device())
 
 
 @dataclass(frozen=True)
@@ -114,18 +123,24 @@ class Scope:
         Raises InputError, and ValueError for a drawn mask of the wrong shape."""
         return self.run_batch([(source, target)], drawn=drawn)[0]
 
-    def run_batch(self, pairs: Sequence[tuple[str, str | None]], *, drawn: Drawn | None = None) -> list[Trace]:
+    def run_batch(
+        self,
+        pairs: Sequence[tuple[str, str | Encoding | None]],
+        *,
+        drawn: Drawn | None = None,
+        changes: MaskChanges | None = None,
+    ) -> list[Trace]:
         """Several pairs through the model in one padded batch; one Trace each, its axes padded with <pad> to the longest.
 
-        `drawn` masks are of the padded size and apply to every pair. Raises what `run` raises."""
+        A target may be an encoded one, such as another run's `trace.target`. `drawn` masks are of the padded size;
+        these and `changes` to the masks apply to every pair, but not to a target the model writes first. Raises what
+        `run` raises."""
         sources = [self.encode_source(source) for source, _ in pairs]
-        targets = [
-            self._own_words(s) if target is None else self.encode_target(target)
-            for s, (_, target) in zip(sources, pairs, strict=True)
-        ]
+        targets = [self._target(s, target) for s, (_, target) in zip(sources, pairs, strict=True)]
         source_ids, target_ids = self._padded(sources), self._padded(targets)
-        with torch.inference_mode(), record() as recording:
+        with torch.no_grad(), record() as recording:   # not inference mode: what it makes cannot be computed with
             every = self._with_drawn(self.model.masks(source_ids, target_ids), drawn or {})
+            every = self._changed(every, changes or MaskChanges())
             logits = self.model(source_ids, target_ids, every).float().cpu()
         traces = []
         for row, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
@@ -155,6 +170,11 @@ class Scope:
             raise ValueError(f"how must be greedy, sample or beam, not {how!r}")
         return Written(self.tokenizer.decode(ids), ids, steps)
 
+    def _target(self, src: Encoding, target: str | Encoding | None) -> Encoding:
+        if target is None:
+            return self._own_words(src)
+        return target if isinstance(target, Encoding) else self.encode_target(target)
+
     def _own_words(self, src: Encoding) -> Encoding:
         """What the model writes, as the decoder's input row. Its own tokens are kept, not tokenised again."""
         ids = self.write(src.text).ids
@@ -176,8 +196,7 @@ class Scope:
         return pad_sequence(rows, batch_first=True, padding_value=PAD).to(self.device)
 
     def _with_drawn(self, base: TransformerMasks, drawn: Drawn) -> TransformerMasks:
-        n, m = base.cross.allowed.shape[-1], base.decoder_self.allowed.shape[-1]
-        shapes = {"encoder_self": (n, n), "decoder_self": (m, m), "cross": (m, n)}
+        shapes = _shapes(base)
         kinds: dict[str, Mask] = {kind: getattr(base, kind) for kind in shapes}
         for kind, allowed in drawn.items():
             if kind not in shapes:
@@ -186,6 +205,16 @@ class Scope:
                 raise ValueError(f"the drawn {kind} mask must have shape {shapes[kind]}, not {tuple(allowed.shape)}")
             kinds[kind] = kinds[kind].with_layer(masks.drawn(allowed.to(self.device)))
         return TransformerMasks(**kinds)
+
+    def _changed(self, base: TransformerMasks, changes: MaskChanges) -> TransformerMasks:
+        shapes = _shapes(base).items()
+        return TransformerMasks(**{k: changes.of(k).apply(getattr(base, k), *shape, self.device) for k, shape in shapes})
+
+
+def _shapes(masks: TransformerMasks) -> dict[str, tuple[int, int]]:
+    """kind of attention → (queries, keys)."""
+    n, m = masks.cross.allowed.shape[-1], masks.decoder_self.allowed.shape[-1]
+    return {"encoder_self": (n, n), "decoder_self": (m, m), "cross": (m, n)}
 
 
 def padded(tokens: tuple[str, ...], n: int) -> tuple[str, ...]:

@@ -3,7 +3,10 @@
 Ids 0–3 are always <pad> <s> </s> <unk>. Offsets are kept, so that a token can be traced to the text it came from.
 """
 
+import re
 import string
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -41,6 +44,7 @@ class Tokenizer:
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self.backend = backend
+        self.backend.encode_special_tokens = True   # "<s>" typed in a text is four characters, not the start token
 
     @classmethod
     def characters(cls, alphabet: Iterable[str]) -> "Tokenizer":
@@ -62,9 +66,11 @@ class Tokenizer:
             [pre_tokenizers.Metaspace(split=False), pre_tokenizers.Split(Regex(_PIECES), behavior="isolated")]
         )
         backend.decoder = decoders.Metaspace()
+        texts = list(texts)
+        alphabet = _alphabet(backend.normalizer.normalize_str(text) for text in texts)
         trainer = trainers.BpeTrainer(
-            vocab_size=vocab_size, special_tokens=SPECIALS, show_progress=False, min_frequency=2, limit_alphabet=150,
-            initial_alphabet=list(string.printable.strip()),
+            vocab_size=vocab_size, special_tokens=SPECIALS, show_progress=False, min_frequency=2,
+            initial_alphabet=alphabet, limit_alphabet=len(alphabet),
         )
         backend.train_from_iterator(texts, trainer)
         return cls(backend)
@@ -75,8 +81,11 @@ class Tokenizer:
 
     def encode(self, text: str) -> Encoding:
         """The text's tokens, without <s> or </s>."""
-        raw = self.backend.encode(text, add_special_tokens=False)
-        offsets = tuple(_trimmed(text, start, end) for start, end in raw.offsets)
+        whole = re.sub("[\ud800-\udfff]", "\ufffd", text)   # half an emoji, as a browser may send while one types
+        raw = self.backend.encode(whole, add_special_tokens=False)
+        following = [*(start for start, _ in raw.offsets[1:]), len(text)]
+        spans = zip(raw.tokens, raw.offsets, following[: len(raw.ids)], strict=True)
+        offsets = tuple(_span(text, token, start, end, last) for token, (start, end), last in spans)
         return Encoding(text, tuple(raw.ids), tuple(raw.tokens), offsets)
 
     def encode_source(self, text: str) -> Encoding:
@@ -130,10 +139,28 @@ class Tokenizer:
         return cls(backend)
 
 
+def _alphabet(texts: Iterable[str], size: int = 150) -> list[str]:
+    """Printable ASCII, the space sign, and the most frequent other characters; ties by code point, where the library's own
+    limit picks by chance and a resumed run could meet another vocabulary."""
+    always = [*string.printable.strip(), "▁"]
+    seen = Counter(c for text in texts for c in text if c not in always and c != " ")
+    return always + sorted(seen, key=lambda c: (-seen[c], c))[: size - len(always)]
+
+
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     """The span without the space that a word-initial piece carries, unless the space is all there is."""
     stripped = len(text[start:end]) - len(text[start:end].lstrip())
     return (start, end) if stripped == end - start else (start + stripped, end)
+
+
+def _span(text: str, token: str, start: int, end: int, following: int) -> tuple[int, int]:
+    """A token's place in the text, where the library's offsets need help: the space sign that it puts before the first word
+    stands for nothing, and accents that the normaliser drew into a letter belong to it (the next token is at `following`)."""
+    if token == "▁" and text[start:end].strip(" ▁\t\r\n"):
+        return start, start
+    while end < following and unicodedata.combining(text[end]):
+        end += 1
+    return _trimmed(text, start, end)
 
 
 def _with(e: Encoding, before: int | None = None, after: int | None = None) -> Encoding:

@@ -2,7 +2,8 @@
 
 `with record() as recording:` collects what the forward pass marks with `tap` and `site`. The recording lives in a
 ContextVar, so threads and sessions that share a model never see each other's tensors, and nothing is written onto it.
-Attention is recorded by its causes (q, k, v, mask, similarity), O(n·d); scores and weights are derived when asked.
+Attention is recorded by its causes (q, k, v, mask, similarity), O(n·d); scores and weights are derived when asked, and
+so is whatever is one product away from the residual stream (`models/kept.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from models.kept import Kept, Product
+
 if TYPE_CHECKING:
     from models.attention import MultiHeadAttention
     from models.masks import Mask
     from models.tokenizer import Encoding
 
+LARGEST_KEPT = 2**18   # numbers in a q, k or v, 1 MB; larger ones are worked out again from x or memory when read
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
@@ -30,10 +34,15 @@ class Activation:
     """One named intermediate: value (batch, token, feature), what its axes mean, and how it was made."""
 
     name: str
-    value: Tensor
+    value: Tensor | Product = Kept()   # noqa: RUF009 (a descriptor; reads as a tensor)
     axes: tuple[str, str, str]
     formula: str
     tokens: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> Tensor | Product:
+        """The value without working it out."""
+        return vars(self)["value"]
 
 
 @dataclass(frozen=True)
@@ -45,9 +54,9 @@ class AttentionSite:
     kind: str
     x: Tensor         # what W_Q was applied to, (batch, query, d_model)
     memory: Tensor    # what W_K and W_V were applied to, (batch, key, d_model); with a cache, the new positions only
-    q: Tensor
-    k: Tensor
-    v: Tensor
+    q: Tensor | Product = Kept()   # noqa: RUF009 (a descriptor; reads as a tensor)
+    k: Tensor | Product = Kept()   # noqa: RUF009 (a descriptor; reads as a tensor)
+    v: Tensor | Product = Kept()   # noqa: RUF009 (a descriptor; reads as a tensor)
     out: Tensor
     mask: Mask
     similarity: Callable[[Tensor, Tensor], Tensor]
@@ -62,36 +71,52 @@ class AttentionSite:
 
     @property
     def n_heads(self) -> int:
-        return self.q.shape[1]
+        return self.out.shape[1]
 
     @property
     def d_head(self) -> int:
-        return self.q.shape[3]
+        return self.kept("q").shape[3]
 
-    def allowed(self, batch: int = 0, head: int = 0) -> Bool[Tensor, "query key"]:
-        """True where the mask lets the query see the key."""
-        return self.mask.expanded(batch, head, self.q.shape[2], self.k.shape[2])
+    @property
+    def n_query(self) -> int:
+        return self.out.shape[2]
 
-    def blocked_by(self, query: int, key: int, batch: int = 0) -> list[str]:
+    @property
+    def n_key(self) -> int:
+        return self.kept("k").shape[2]
+
+    def kept(self, part: str) -> Tensor | Product:
+        """A field, q, k and v without working them out."""
+        return vars(self)[part]
+
+    def allowed(self, batch: int = 0, head: int | None = 0) -> Bool[Tensor, "*head query key"]:
+        """True where the mask lets the query see the key, in one head or (None) in all."""
+        allowed = self.mask.expanded(batch, head, self.n_query, self.n_key)
+        return allowed if head is not None else allowed.expand(self.n_heads, self.n_query, self.n_key)
+
+    def blocked_by(self, query: int, key: int, batch: int = 0, head: int = 0) -> list[str]:
         """Names of the mask layers that block this cell; empty if it is open."""
-        return self.mask.blocked_by(query, key, self.q.shape[2], self.k.shape[2], batch)
+        return self.mask.blocked_by(query, key, self.n_query, self.n_key, batch, head)
 
     def scores(self, head: int | None = None, batch: int = 0) -> Float[Tensor, "*head query key"]:
         """Scaled similarity before the mask, of one head or of all."""
-        pick = slice(None) if head is None else head
-        return self.similarity(self.q[batch, pick], self.k[batch, pick])
+        return self.similarity(self._part("q", head, batch), self._part("k", head, batch))
 
     def weights(self, head: int | None = None, batch: int = 0) -> Float[Tensor, "*head query key"]:
         """softmax of the masked scores. Rows sum to 1; a row with nothing allowed is all zeros."""
         from models.attention import masked_softmax
 
-        allowed = None if self.mask.allowed is None else self.allowed(batch, head or 0)
-        return masked_softmax(self.scores(head, batch), allowed)
+        return masked_softmax(self.scores(head, batch), self.allowed(batch, head))
 
     def head_out(self, head: int | None = None, batch: int = 0) -> Float[Tensor, "*head query d_head"]:
         """weights · v, before W_O."""
-        pick = slice(None) if head is None else head
-        return self.weights(head, batch) @ self.v[batch, pick]
+        return self.weights(head, batch) @ self._part("v", head, batch)
+
+    def _part(self, part: str, head: int | None, batch: int) -> Tensor:
+        if head is None:
+            return getattr(self, part)[batch]
+        held = self.kept(part)
+        return held.read_head(batch, head) if isinstance(held, Product) else held[batch, head]
 
 
 @dataclass
@@ -101,9 +126,10 @@ class Recording:
     activations: dict[str, Activation] = field(default_factory=dict)
     attention: dict[str, AttentionSite] = field(default_factory=dict)
 
-    def tap(self, path: str, name: str, value: Tensor, stream: str, feature: str, formula: str) -> None:
+    def tap(self, path: str, name: str, value: Tensor | Product, stream: str, feature: str, formula: str) -> None:
         full = f"{path}.{name}" if path else name
-        self.activations[full] = Activation(full, value.detach(), ("batch", stream, feature), formula)
+        value = value.detach() if isinstance(value, Tensor) else value
+        self.activations[full] = Activation(full, value, ("batch", stream, feature), formula)
 
     def site(
         self,
@@ -118,8 +144,13 @@ class Recording:
         similarity: Callable[[Tensor, Tensor], Tensor],
     ) -> None:
         projections = {n: (w.weight.detach(), w.bias.detach()) for n, w in module.named_children()}
-        tensors = (t.detach() for t in (x, memory, q, k, v, out))
-        self.attention[module.path] = AttentionSite(module.path, module.kind, *tensors, mask, similarity, projections)
+        x, memory, q, k, v, out = (t.detach() for t in (x, memory, q, k, v, out))
+        if max(q.numel(), k.numel()) > LARGEST_KEPT and k.shape[2] == memory.shape[1]:   # no keys from a cache
+            causes = (("W_Q", x), ("W_K", memory), ("W_V", memory))
+            q, k, v = (Product(cause, *projections[name], module.n_heads) for name, cause in causes)
+        self.attention[module.path] = AttentionSite(
+            module.path, module.kind, x, memory, q, k, v, out, mask, similarity, projections
+        )
 
 
 @contextmanager
@@ -138,7 +169,7 @@ def current() -> Recording | None:
     return _recording.get()
 
 
-def tap(path: str, name: str, value: Tensor, stream: str, feature: str, formula: str) -> None:
+def tap(path: str, name: str, value: Tensor | Product, stream: str, feature: str, formula: str) -> None:
     """Mark an intermediate (batch, token, feature) of the token stream "source" or "target"; free when nobody records."""
     if (recording := _recording.get()) is not None:
         recording.tap(path, name, value, stream, feature, formula)
@@ -170,17 +201,19 @@ def finish(
     The batch axis stays, of size 1."""
     from models.attention import STREAMS
 
-    def still(t: Tensor) -> Tensor:
+    def still(t: Tensor | Product) -> Tensor | Product:
+        if isinstance(t, Product):
+            return t.moved(still)
         pick = min(row, t.shape[0] - 1)
         return t[pick : pick + 1].to("cpu", torch.float32)
 
     activations = {
-        n: replace(a, value=still(a.value), tokens=tokens[a.axes[1]]) for n, a in recording.activations.items()
+        n: replace(a, value=still(a.kept), tokens=tokens[a.axes[1]]) for n, a in recording.activations.items()
     }
     sites = {
         name: replace(
             s,
-            **{part: still(getattr(s, part)) for part in ("x", "memory", "q", "k", "v", "out")},
+            **{part: still(s.kept(part)) for part in ("x", "memory", "q", "k", "v", "out")},
             mask=s.mask.row(row),
             projections={n: (w.to("cpu", torch.float32), b.to("cpu", torch.float32)) for n, (w, b) in s.projections.items()},
             query_tokens=tokens[STREAMS[s.kind][0]],

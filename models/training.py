@@ -5,6 +5,7 @@ A run is a pure function of its recipe: killed at any moment and resumed, it end
 each process takes its share of every batch (DDP), so that the data order is that of one process.
 """
 
+import hashlib
 import io
 import math
 import os
@@ -12,6 +13,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,11 @@ class Recipe:
     score_cases: int = 200          # validation cases decoded for the score; 0 for none
     snapshots: bool = False         # keep the weights at log-spaced steps
 
+    def __post_init__(self) -> None:
+        for name in ("steps", "warmup", "validate_every", "save_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+
 
 @dataclass(frozen=True)
 class StepRecord:
@@ -76,6 +83,7 @@ class Trainer:
         self, task: Task, config: TransformerConfig, recipe: Recipe, folder: Path, device: torch.device, command: str = ""
     ) -> None:
         self.task, self.recipe, self.folder, self.device, self.command = task, recipe, Path(folder), device, command
+        task.validation(), task.held_out(1)   # a split without cases raises DataError now, not after hours
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.world = dist.get_world_size() if dist.is_initialized() else 1
         torch.manual_seed(recipe.seed)
@@ -117,11 +125,13 @@ class Trainer:
         loss = self._loss(wrapped, batch, self.recipe.label_smoothing) * (1.0 if mine else 0.0) / n_tokens
         self.optimizer.zero_grad()
         (loss * self.world).backward()   # DDP averages over processes; the loss is a sum over them
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
-        self.optimizer.step()
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip))
         value = float(self._summed(loss.detach()))
-        if not math.isfinite(value):
-            raise FloatingPointError(f"the loss is {value} at step {self.step + 1}; try a smaller --learning-rate")
+        if not math.isfinite(value + norm):   # before the step: weights and files stay as they were
+            where = f"the loss is {value} and its gradient's norm {norm} at step {self.step + 1}"
+            raise FloatingPointError(f"{where}; try a smaller --learning-rate")
+        self.optimizer.step()
+        torch.autograd.graph.increment_version(self.model.parameters())   # fused Adam does not; see models/kept.py
         return value, n_tokens
 
     def _dropout_seed(self) -> int:
@@ -196,11 +206,13 @@ class Trainer:
         }
 
     def save_state(self) -> None:
-        """Everything a resumed run needs, in one file, replaced whole."""
+        """Everything a resumed run needs, in one file, replaced whole. The first process alone writes it."""
+        if self.rank:
+            return
         state = {
             "model": self.model.state_dict(), "averaged": self.averaged.state_dict(),
             "optimizer": self.optimizer.state_dict(), "step": self.step, "seconds": self.seconds, "curve": self.curve,
-            "recipe": asdict(self.recipe), "config": asdict(self.model.config),
+            "recipe": asdict(self.recipe), "config": asdict(self.model.config), "first_batch": self._first_batch,
         }
         content = io.BytesIO()
         torch.save(state, content)
@@ -215,16 +227,30 @@ class Trainer:
             raise CheckpointError(f"{path}: no such file, nothing to resume") from None
         except Exception as error:   # a damaged file raises many kinds
             raise CheckpointError(f"{path}: not readable as a training state ({error})") from None
-        for what, now in (("recipe", asdict(self.recipe)), ("config", asdict(self.model.config))):
-            odd = [k for k in now if state[what].get(k) != now[k]]
-            if odd:
-                was, new = state[what].get(odd[0]), now[odd[0]]
-                raise CheckpointError(f"{path}: that run had {odd[0]} = {was}, this one has {new}; keep the settings")
+        self._check_same_run(path, state)
         self.model.load_state_dict(state["model"])
         self.averaged.load_state_dict(state["averaged"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
         return self.step
+
+
+    def _check_same_run(self, path: Path, state: Any) -> None:
+        if not isinstance(state, dict) or not {"recipe", "config", "model"} <= state.keys():
+            raise CheckpointError(f"{path}: not a training state of this program")
+        for what, now in (("recipe", asdict(self.recipe)), ("config", asdict(self.model.config))):
+            odd = [k for k in now if state[what].get(k) != now[k]]
+            if odd:
+                was, new = state[what].get(odd[0]), now[odd[0]]
+                raise CheckpointError(f"{path}: that run had {odd[0]} = {was}, this one has {new}; keep the settings")
+        if state.get("first_batch", self._first_batch) != self._first_batch:
+            raise CheckpointError(f"{path}: that run began with another batch; keep the data and its settings")
+
+    @cached_property
+    def _first_batch(self) -> str:
+        """A fingerprint of data, vocabulary and batch size, by what they make of the first batch."""
+        first = next(iter(self.task.batches(self.recipe.seed)))
+        return hashlib.sha256(repr([(list(s), list(t)) for s, t in first]).encode()).hexdigest()
 
 
 def join_processes(device: torch.device) -> int:

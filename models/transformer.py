@@ -31,6 +31,12 @@ class TransformerConfig:
     positions: str = "sinusoidal"   # "learned" or "none" too
     pad_id: int = 0
 
+    def __post_init__(self) -> None:
+        least = {"vocab_size": 1, "d_model": 1, "n_encoder_layers": 0, "n_decoder_layers": 0, "d_ff": 1, "n_ctx": 2}
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise ValueError(f"{name} must be at least {smallest}, not {getattr(self, name)}")
+
     @classmethod
     def base(cls, vocab_size: int = 37000) -> "TransformerConfig":
         """The base model of Table 3: 65 M parameters."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from models.batches import Pair
 from models.tokenizer import Tokenizer
@@ -20,6 +20,7 @@ class Case:
     references: tuple[str, ...]
 
 
+@runtime_checkable
 class Task(Protocol):
     """A data set with its split, its vocabulary and its measure."""
 

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import random
 import unicodedata
+import zlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,7 @@ def read_pairs(path: str | Path) -> list[tuple[str, str]]:
     opener = gzip.open if path.suffix == ".gz" else open
     pairs = []
     try:
-        with opener(path, "rt", encoding="utf-8") as lines:
+        with opener(path, "rt", encoding="utf-8-sig") as lines:   # -sig: a byte order mark is no letter
             for number, line in enumerate(lines, 1):
                 columns = line.rstrip("\n").split("\t")
                 if not line.strip():
@@ -37,7 +38,7 @@ def read_pairs(path: str | Path) -> list[tuple[str, str]]:
         raise DataError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start} of a block)") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     if not pairs:
         raise DataError(f"{path}: holds no sentence pairs")
@@ -64,9 +65,11 @@ class TranslationTask:
         vocab_size: int = 6000,
         max_tokens: int = 4096,
         max_length: int = 96,
-        licence: str = TATOEBA_LICENCE,
+        licence: str | None = None,
     ) -> None:
-        self.path, self.licence, self.max_tokens, self.max_length = Path(path), licence, max_tokens, max_length
+        self.path, self.max_tokens, self.max_length = Path(path), max_tokens, max_length
+        known = TATOEBA_LICENCE if self.path.name.startswith("tatoeba") else f"not stated; that of {self.path.name}"
+        self.licence = licence or known
         self._vocab_size, self._tokenizer = vocab_size, tokenizer
         self._split: dict[str, list[tuple[str, str]]] = {"train": [], "validation": [], "test": []}
         for pair in read_pairs(path):
@@ -77,22 +80,29 @@ class TranslationTask:
         """The given vocabulary, or one shared BPE learned on both sides of the training pairs."""
         if self._tokenizer is not None:
             return self._tokenizer
-        return Tokenizer.bpe((text for pair in self._split["train"] for text in pair), self._vocab_size)
+        return Tokenizer.bpe((text for pair in self._pairs("train") for text in pair), self._vocab_size)
 
     @cached_property
     def _train(self) -> list[Pair]:
         return self._encoded("train")
 
+    def _pairs(self, split: str) -> list[tuple[str, str]]:
+        if not self._split[split]:
+            n = sum(map(len, self._split.values()))
+            raise DataError(f"{self.path}: {n} pairs are too few, none of them falls into the {split} split")
+        return self._split[split]
+
     def _encoded(self, split: str) -> list[Pair]:
-        pairs = self._split[split]
+        pairs = self._pairs(split)
         sources = self.tokenizer.encode_many([s for s, _ in pairs])
         targets = self.tokenizer.encode_many([t for _, t in pairs])
         both = zip(sources, targets, strict=True)
-        return [(s, t) for s, t in both if max(len(s), len(t)) < self.max_length]
+        kept = [(s, t) for s, t in both if max(len(s), len(t)) < self.max_length]
+        if not kept:
+            raise DataError(f"{self.path}: no {split} pair is shorter than {self.max_length} tokens")
+        return kept
 
     def batches(self, seed: int) -> Iterator[Sequence[Pair]]:
-        if not self._train:
-            raise DataError(f"{self.path}: no training pairs are left after the split")
         lengths = [(len(s), len(t)) for s, t in self._train]
         epoch = 0
         while True:
@@ -106,7 +116,7 @@ class TranslationTask:
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Every distinct source once, all its translations as references, in the order of their hash."""
         references: dict[str, list[str]] = {}
-        for source, target in self._split["validation" if validation else "test"]:
+        for source, target in self._pairs("validation" if validation else "test"):
             references.setdefault(source, []).append(target)
         order = sorted(references, key=lambda s: hashlib.blake2b(s.encode()).digest())
         return [Case(s, tuple(dict.fromkeys(references[s]))) for s in order[:n]]

@@ -1,0 +1,87 @@
+"""What a recording keeps of an intermediate: its tensor, or the cause from which it is worked out again when read.
+
+What a feed-forward layer holds inside is four times as wide as its input, and a long input's q, k and v are one product
+away from a residual stream that is kept anyway. Keeping only the cause costs neither memory nor time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Product:
+    """then(x·Wᵀ + b), multiplied anew at each reading.
+
+    Raises RuntimeError if the weights have been changed since, because it would no longer be the run's own number."""
+
+    x: Tensor                                            # (batch, token, feature)
+    weight: Tensor
+    bias: Tensor
+    n_heads: int | None = None                           # split into (batch, head, token, d_head); None: as it is
+    then: Callable[[Tensor], Tensor] | None = None       # an activation function
+    version: int = field(init=False)                     # how often the weights had been changed
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "version", _version(self.weight))
+
+    @classmethod
+    def of(cls, linear: nn.Linear, x: Tensor, then: Callable[[Tensor], Tensor] | None = None) -> Product:
+        """then(linear(x)), outside of any gradient."""
+        return cls(x.detach(), linear.weight.detach(), linear.bias.detach(), then=then)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        batch, n, _ = self.x.shape
+        if self.n_heads is None:
+            return (batch, n, len(self.bias))
+        return (batch, self.n_heads, n, len(self.bias) // self.n_heads)
+
+    def read(self) -> Tensor:
+        """The whole of it."""
+        self._check()
+        y = F.linear(self.x, self.weight, self.bias)
+        y = y if self.then is None else self.then(y)
+        return y if self.n_heads is None else y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+
+    def read_head(self, batch: int, head: int) -> Tensor:
+        """One head of one batch row, (token, d_head), without multiplying the others."""
+        self._check()
+        d_head = self.shape[3]
+        own = slice(head * d_head, (head + 1) * d_head)
+        return F.linear(self.x[batch], self.weight[own], self.bias[own])
+
+    def moved(self, still: Callable[[Tensor], Tensor]) -> Product:
+        """Its cause after `still`, its weights on the same device in the same type."""
+        self._check()
+        x = still(self.x)
+        return replace(self, x=x, weight=self.weight.to(x.device, x.dtype), bias=self.bias.to(x.device, x.dtype))
+
+    def _check(self) -> None:
+        if _version(self.weight) != self.version:
+            raise RuntimeError("the model's weights have been changed since this run was recorded; record it again")
+
+
+def _version(weight: Tensor) -> int:
+    return 0 if weight.is_inference() else weight._version
+
+
+class Kept:
+    """A dataclass field that reads as a tensor, whether it was given a tensor or a Product."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Tensor:
+        if instance is None:
+            raise AttributeError(self.name)              # for dataclass: this field has no default
+        held = vars(instance)[self.name]
+        return held.read() if isinstance(held, Product) else held
+
+    def __set__(self, instance: Any, value: Tensor | Product) -> None:
+        vars(instance)[self.name] = value

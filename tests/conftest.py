@@ -1,0 +1,55 @@
+"""Every call into `models` is checked against its annotations, shapes and types, while the tests run."""
+
+import shutil
+from pathlib import Path
+
+from jaxtyping import install_import_hook
+
+install_import_hook("models", "beartype.beartype")   # has to come before the first import of models
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from small import Reversal, random_model, reversal_trainer  # noqa: E402
+
+from models.scope import Scope  # noqa: E402
+from models.scope import load as load_scope  # noqa: E402
+from models.transformer import Transformer  # noqa: E402
+
+torch.set_num_threads(1)   # the tensors are tiny: more threads only wait for each other
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Transformer:
+    """A random Transformer, for arithmetic only; shared, so nobody may change it."""
+    return random_model()
+
+
+@pytest.fixture(scope="session")
+def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint folder of a small model trained on the spot to write words backwards; shared, so do not touch."""
+    folder = tmp_path_factory.mktemp("trained") / "reversal"
+    for _ in reversal_trainer(folder, steps=199).train():
+        pass
+    return folder
+
+
+@pytest.fixture
+def checkpoint(trained_folder: Path, tmp_path: Path) -> Path:
+    """A copy of the trained folder, to be damaged at will."""
+    return Path(shutil.copytree(trained_folder, tmp_path / "reversal"))
+
+
+@pytest.fixture(scope="session")
+def scope(trained_folder: Path) -> Scope:
+    """The trained model, loaded."""
+    return load_scope(trained_folder, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def reversal() -> Reversal:
+    return Reversal()

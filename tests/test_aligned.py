@@ -1,0 +1,181 @@
+"""Teacher-forced and autoregressive runs by position: two routes to the same numbers, and where they part."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small import VOCAB, random_ids
+from torch.utils.flop_counter import FlopCounterMode
+
+from models import aligned, decoding, masks
+from models.aligned import Method
+from models.masks import Mask
+from models.scope import Scope
+from models.tokenizer import END, START
+from models.trace import record
+from models.transformer import Transformer
+from models.work import decoder_pass, work
+
+GREEDY = Method()
+SOURCE = [5, 9, 4, 7, 11, 6, 8]
+SITES = [
+    "decoder.layers.0.self_attn",
+    "decoder.layers.0.cross_attn",
+    "decoder.layers.1.self_attn",
+    "decoder.layers.1.cross_attn",
+]
+
+
+def written(model: Transformer, method: Method = GREEDY, n: int = 5) -> aligned.Run:
+    """A run that is ended by force after n tokens: a random model need not end by itself."""
+    return aligned.autoregressive(model, SOURCE, replace(method, forced=(*method.forced, (n, END)))).run
+
+
+def test_both_ways_through_the_decoder_give_the_same_numbers(tiny: Transformer) -> None:
+    serial = written(tiny)
+    parallel = aligned.along(tiny, SOURCE, serial.taken)
+    assert serial.taken == parallel.taken
+    assert serial.read == parallel.read == (START, *serial.taken[:-1])
+    torch.testing.assert_close(serial.log_probs, parallel.log_probs, rtol=1e-4, atol=1e-4)
+    assert list(serial.rows) == list(parallel.rows) == SITES
+    for site in SITES:
+        torch.testing.assert_close(serial.weights(site, 2), parallel.weights(site, 2), rtol=1e-4, atol=1e-5)
+
+
+def test_every_step_from_the_cache_is_the_step_without_it(tiny: Transformer) -> None:
+    serial = written(tiny)
+    plain = list(decoding.greedy(tiny, SOURCE, forced=serial.taken, use_cache=False, max_new=len(serial)))
+    torch.testing.assert_close(serial.log_probs, torch.stack([s.log_probs for s in plain]), rtol=1e-4, atol=1e-4)
+
+
+def test_the_keys_from_the_cache_are_the_earlier_positions(tiny: Transformer) -> None:
+    assert written(tiny).cached == (0, 1, 2, 3, 4, 5)
+    assert aligned.along(tiny, SOURCE, [5, 6, 7]).cached == (0, 0, 0)
+
+
+def test_weights_are_those_of_a_recorded_pass_by_hand(tiny: Transformer) -> None:
+    run = written(tiny)
+    ids = torch.tensor([[START, *run.taken[:-1]]])
+    source = torch.tensor([SOURCE])
+    with torch.inference_mode(), record() as recording:
+        tiny(source, ids)
+    for site in SITES:
+        by_hand = recording.attention[site].weights()
+        torch.testing.assert_close(run.weights(site, 1), by_hand[1], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(run.weights(site), by_hand.mean(0), rtol=1e-4, atol=1e-5)
+
+
+def test_a_trace_by_position(scope: Scope) -> None:
+    trace = scope.run("abc", "cab")
+    run = aligned.of_trace(trace)
+    assert run.read == trace.target.ids
+    assert run.taken == (*trace.target.ids[1:], END)
+    torch.testing.assert_close(run.log_probs.exp(), trace.logits.softmax(-1))
+    site = "decoder.layers.0.self_attn"
+    torch.testing.assert_close(run.weights(site, 1), trace.attention[site].weights(1))
+
+
+def test_entropy_in_nats(tiny: Transformer) -> None:
+    run = written(tiny)
+    p = run.log_probs.double().exp()
+    torch.testing.assert_close(run.entropy.double(), -(p * p.log()).sum(-1), rtol=1e-4, atol=1e-5)
+    assert (run.entropy < torch.tensor(float(VOCAB)).log()).all()
+
+
+def test_the_first_divergence(scope: Scope) -> None:
+    right = aligned.of_trace(scope.run("abc", "cba"))
+    other = aligned.of_trace(scope.run("abc", "cab"))
+    assert aligned.first_divergence(right, other) == 1
+    assert aligned.first_divergence(right, right) is None
+
+
+def test_a_forced_token_stands_and_the_model_goes_on_from_it(scope: Scope) -> None:
+    source = scope.encode_source("abc").ids
+    token = scope.tokenizer.encode("e").ids[0]
+    run = aligned.autoregressive(scope.model, source, Method(forced=((1, token),))).run
+    free = aligned.autoregressive(scope.model, source, Method()).run
+    assert run.taken[0] == free.taken[0]
+    assert run.taken[1] == token
+    after = aligned.along(scope.model, source, [run.taken[0], token, END])
+    assert run.taken[2] == int(after.log_probs[2].argmax())
+
+
+def test_forcing_the_end_ends_the_run(scope: Scope) -> None:
+    run = aligned.autoregressive(scope.model, scope.encode_source("abc").ids, Method(forced=((1, END),))).run
+    assert len(run) == 2
+    assert run.ended
+
+
+def test_a_draw_keeps_its_luck_where_a_token_is_forced(tiny: Transformer) -> None:
+    method = Method("sample", seed=3, temperature=2.0)
+    free = written(tiny, method)
+    same = written(tiny, Method("sample", seed=3, temperature=2.0, forced=((1, free.taken[1]),)))
+    assert same.taken == free.taken
+
+
+def test_beam_reads_its_best_step_by_step(scope: Scope) -> None:
+    source = scope.encode_source("abc").ids
+    result = aligned.autoregressive(scope.model, source, Method("beam", width=3))
+    best = result.beam[-1].kept[0]
+    assert result.run.taken == best.tokens
+    given = result.run.log_probs.gather(1, torch.tensor(best.tokens)[:, None]).sum()
+    assert float(given) == pytest.approx(best.log_prob, abs=1e-4)
+
+
+def test_beam_goes_on_with_a_forced_token_alone(scope: Scope) -> None:
+    token = scope.tokenizer.encode("e").ids[0]
+    source = scope.encode_source("abc").ids
+    result = aligned.autoregressive(scope.model, source, Method("beam", width=3, forced=((1, token),)))
+    assert {h.tokens[1] for step in result.beam[1:] for h in step.kept if len(h.tokens) > 1} == {token}
+
+
+def test_the_checks_pass_on_a_true_run_and_fail_on_a_false_one(scope: Scope) -> None:
+    trace = scope.run("abc", "cab")
+    source = trace.source.ids
+    serial = aligned.autoregressive(scope.model, source, Method()).run
+    parallel = aligned.of_trace(trace)
+    good = aligned.check_runs(parallel, serial, aligned.along(scope.model, source, serial.taken))
+    assert [c.name for c in good if not c.passed] == []
+    bad = aligned.check_runs(parallel, serial, aligned.along(scope.model, scope.encode_source("ed").ids, serial.taken))
+    assert "with the cache = without it" in [c.name for c in bad if not c.passed]
+
+
+def test_an_unknown_method_says_so(tiny: Transformer) -> None:
+    with pytest.raises(ValueError, match=r"greedy, sample, beam, not 'luck'"):
+        aligned.autoregressive(tiny, SOURCE, Method("luck"))
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_the_work_is_what_torch_counts(tiny: Transformer, use_cache: bool) -> None:
+    """torch's counter does not see the fused attention on a CPU, so its two products are added by hand."""
+    config, n = tiny.config, len(SOURCE)
+    steps = 4
+    target = random_ids(1, steps, seed=5)
+    with torch.no_grad():
+        run = decoding.Incremental(tiny, torch.tensor([SOURCE]), use_cache=use_cache)
+        for t in range(1, steps + 1):
+            with FlopCounterMode(display=False) as counter:
+                run.next_log_probs(target[:, :t])
+            counts = counter.get_flop_counts()["Global"]
+            products = sum(count for name, count in counts.items() if "attention" not in str(name)) // 2
+            new = 1 if use_cache else t
+            fused = config.n_decoder_layers * 2 * config.d_model * new * (t + n)
+            expected = work(config, n, steps)
+            assert products + fused == (expected.cached if use_cache else expected.uncached)[t - 1]
+
+
+def test_without_the_cache_the_encoder_memory_is_projected_again(tiny: Transformer) -> None:
+    config = tiny.config
+    saved = decoder_pass(config, 1, 1, 7) - decoder_pass(config, 1, 1, 7, memory_cached=True)
+    assert saved == config.n_decoder_layers * 2 * 7 * config.d_model**2
+
+
+def test_look_ahead_is_what_keeps_the_cache_true(tiny: Transformer) -> None:
+    """Without the mask a later token would change the keys of earlier positions from the second layer on."""
+    ids = torch.tensor([[START, 5, 6, 7, 9]])
+    memory = tiny.encode(torch.tensor([SOURCE]), Mask())
+    with torch.no_grad():
+        open_, masked = (tiny.decode(ids, memory, m, Mask()) for m in (Mask(), Mask([masks.look_ahead(5, 5)])))
+        prefix = tiny.decode(ids[:, :3], memory, Mask([masks.look_ahead(3, 3)]), Mask())
+    torch.testing.assert_close(masked[:, :3], prefix, rtol=1e-4, atol=1e-4)
+    assert (open_[:, :3] - prefix).abs().max() > 0.01

@@ -1,0 +1,182 @@
+"""models.anatomy: each step of the walk against a second route (the module itself, einsum, autograd)."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from models import Scope, anatomy
+from models.checkpoint import Checkpoint
+from models.tokenizer import Tokenizer
+from models.transformer import Transformer, TransformerConfig
+
+HEADS, D_HEAD = 3, 5
+SITES = ["encoder.layers.1.self_attn", "decoder.layers.0.self_attn", "decoder.layers.1.cross_attn"]
+
+
+def scope(norm: str = "post") -> Scope:
+    """An untrained model with sizes that cannot be mixed up, for tests of arithmetic only."""
+    torch.manual_seed(7)
+    tokenizer = Tokenizer.characters("abcdefghi ")
+    config = TransformerConfig(
+        tokenizer.vocab_size, d_model=HEADS * D_HEAD, n_heads=HEADS, n_encoder_layers=2, n_decoder_layers=2, d_ff=31,
+        n_ctx=23, norm=norm,
+    )
+    model = Transformer(config).eval().requires_grad_(False)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)        # biases too: a zero bias would hide a forgotten one
+    return Scope(Checkpoint(Path("test"), model, tokenizer, {}), torch.device("cpu"))
+
+
+@pytest.fixture(scope="module", params=["post", "pre"])
+def run(request):
+    made = scope(request.param)
+    return made.model, made.run("abcdefg", "hihaga gig")
+
+
+@pytest.mark.parametrize("name", SITES)
+@pytest.mark.parametrize("head", range(HEADS))
+def test_the_walk_ends_where_the_module_does(run, name, head):
+    _, trace = run
+    site = trace.attention[name]
+    query = site.q.shape[2] - 2
+    w = anatomy.walk(site, query, head)
+    torch.testing.assert_close(w.b, site.out[0, head, query])
+    torch.testing.assert_close(w.scaled.sum(-1), w.scores)
+    torch.testing.assert_close(w.products.sum(-1), w.raw)
+    torch.testing.assert_close(w.parts.sum(0), w.b)
+    torch.testing.assert_close(w.scores.masked_fill(~w.allowed, -torch.inf).softmax(-1), w.weights)
+    torch.testing.assert_close(w.raw, torch.einsum("d,kd->k", site.q[0, head, query], site.k[0, head]))
+    assert torch.isinf(w.masked[~w.allowed]).all()
+    torch.testing.assert_close(w.masked[w.allowed], w.scores[w.allowed])
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_q_k_v_come_from_the_modules_own_projections(run, name):
+    model, trace = run
+    site, module = trace.attention[name], model.get_submodule(name)
+    for head in range(HEADS):
+        w = anatomy.walk(site, 1, head)
+        own = slice(head * D_HEAD, (head + 1) * D_HEAD)
+        torch.testing.assert_close(w.q, module.W_Q(w.a)[own])
+        torch.testing.assert_close(w.k, module.W_K(w.memory)[:, own])
+        torch.testing.assert_close(w.v, module.W_V(w.memory)[:, own])
+        weight, bias = anatomy.block(site, "W_Q", head)
+        torch.testing.assert_close(w.a @ weight + bias, w.q)
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_the_heads_add_up_to_the_sublayers_output(run, name):
+    model, trace = run
+    site, module = trace.attention[name], model.get_submodule(name)
+    query = 3
+    parts = anatomy.heads(trace, site, query)
+    torch.testing.assert_close(parts.total, trace.activations[f"{name}.attn_out"].value[0, query])
+    torch.testing.assert_close(parts.total, module.W_O(parts.head_out.flatten()))
+    blocks = module.W_O.weight.unflatten(1, (HEADS, D_HEAD))
+    torch.testing.assert_close(parts.added, torch.einsum("hd,mhd->hm", parts.head_out, blocks))
+    torch.testing.assert_close(parts.norms, anatomy.added_norms(site)[:, query])
+    for head in range(HEADS):
+        torch.testing.assert_close(parts.added[head], anatomy.walk(site, query, head).added)
+
+
+def test_the_residual_stream_is_what_the_next_activation_was_made_from(run):
+    model, trace = run
+    for name, after in ((SITES[0], "resid_mid"), (SITES[1], "resid_mid"), (SITES[2], "resid_mid_cross")):
+        layer = name.rsplit(".", 1)[0]
+        for query in range(4):
+            parts = anatomy.heads(trace, trace.attention[name], query)
+            summed = parts.residual + parts.total
+            if model.config.norm == "post":
+                owner = model.get_submodule(layer)
+                summed = (owner.add_norm_2 if "cross" in name else owner.add_norm_1).layer_norm(summed)
+            torch.testing.assert_close(summed, trace.activations[f"{layer}.{after}"].value[0, query])
+
+
+def test_cosines(run):
+    _, trace = run
+    parts = anatomy.heads(trace, trace.attention[SITES[0]], 2)
+    by_hand = (parts.added @ parts.total) / (parts.norms * parts.total.norm())
+    torch.testing.assert_close(parts.along_total, by_hand)
+    torch.testing.assert_close(parts.between.diagonal(), torch.ones(HEADS))
+    torch.testing.assert_close(parts.between, parts.between.T)
+    assert parts.along_residual.abs().max() <= 1
+
+
+def test_entropy_is_that_of_torchs_distribution():
+    weights = torch.randn(5, 11).softmax(-1)
+    torch.testing.assert_close(anatomy.entropy(weights), torch.distributions.Categorical(weights).entropy())
+    assert anatomy.entropy(torch.tensor([0.0, 1.0, 0.0])) == 0
+    torch.testing.assert_close(anatomy.entropy(torch.full((7,), 1 / 7)), torch.tensor(7.0).log())
+
+
+def test_the_softmax_gradient_is_autograds():
+    scores = torch.randn(7, dtype=torch.float64)
+    jacobian = torch.autograd.functional.jacobian(lambda s: s.softmax(-1), scores)
+    weights = scores.softmax(-1)
+    torch.testing.assert_close(anatomy.softmax_gradient(weights), jacobian)
+    torch.testing.assert_close(anatomy.gradient_norm(weights), jacobian.norm())
+    many = torch.randn(3, 13).softmax(-1)
+    torch.testing.assert_close(anatomy.gradient_norm(many), anatomy.softmax_gradient(many).flatten(1).norm(dim=-1))
+
+
+def test_scaling_by_the_root_of_d_head_is_the_model_and_by_one_leaves_it_out(run):
+    _, trace = run
+    site = trace.attention[SITES[1]]
+    raw, allowed = anatomy.raw_scores(site, 1), site.allowed()
+    own = anatomy.scaling(raw, allowed, D_HEAD**0.5)
+    torch.testing.assert_close(own.weights, site.weights(1))
+    without = anatomy.scaling(raw, allowed, 1.0)
+    torch.testing.assert_close(without.weights, F.softmax(raw.masked_fill(~allowed, -torch.inf), -1))
+    assert (without.entropy <= own.entropy + 1e-6).all()          # a larger divisor is a higher temperature
+    with pytest.raises(ValueError, match="the divisor must be positive, not 0"):
+        anatomy.scaling(raw, allowed, 0.0)
+
+
+def test_a_row_the_mask_empties_gives_zeros():
+    made = scope()
+    drawn = torch.ones(11, 11, dtype=torch.bool)
+    drawn[4] = False
+    trace = made.run("abcdefg", "hihaga gig", drawn={"decoder_self": drawn})
+    site = trace.attention[SITES[1]]
+    w = anatomy.walk(site, 4, 0)
+    assert not w.allowed.any()
+    assert w.weights.eq(0).all()
+    assert w.b.eq(0).all()
+    assert all(check.passed for check in anatomy.check_walk(trace, site, 4, 0))
+    nothing = anatomy.scaling(anatomy.raw_scores(site, 0), site.allowed(), 1.0)
+    assert nothing.entropy[4] == 0
+    assert nothing.gradient[4] == 0
+
+
+def test_the_checks_pass_on_a_true_run_and_fail_on_a_forged_one(run):
+    _, trace = run
+    for name in SITES:
+        for head in range(HEADS):
+            checks = anatomy.check_walk(trace, trace.attention[name], 5, head)
+            assert all(check.passed for check in checks), [c for c in checks if not c.passed]
+    site = trace.attention[SITES[0]]
+    out = site.out.clone()
+    out[0, 1, 5] += 0.1
+    forged = anatomy.check_walk(trace, replace(site, out=out), 5, 1)
+    assert [check.name for check in forged if not check.passed] == ["b is what the model used"]
+
+
+@pytest.mark.parametrize(("query", "head", "message"), [
+    (8, 0, r"query 8 is not there: this site has 8, counted from 0"),
+    (-1, 0, r"query -1 is not there"),
+    (0, 3, r"head 3 is not there: this site has 3"),
+])
+def test_what_is_not_there_is_named(run, query, head, message):
+    _, trace = run
+    with pytest.raises(ValueError, match=message):
+        anatomy.walk(trace.attention[SITES[0]], query, head)
+
+
+def test_another_similarity_is_refused(run):
+    _, trace = run
+    site = replace(trace.attention[SITES[0]], similarity=lambda q, k: q @ k.mT)
+    with pytest.raises(ValueError, match="does not use the scaled dot product"):
+        anatomy.walk(site, 0, 0)

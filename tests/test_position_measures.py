@@ -1,0 +1,201 @@
+"""The measurements of position tables, and the shuffle test, against what can be worked out by hand."""
+
+import math
+
+import pytest
+import torch
+from small import N_CTX, random_ids, random_model
+
+from models.masks import Mask, padding
+from models.position_measures import (
+    add_or_concatenate,
+    best_linear_miss,
+    by_distance,
+    measure,
+    moving,
+    neighbours,
+    rotation,
+    rotation_miss,
+)
+from models.positions import FORMULAS, formula_table, sinusoidal, wavelengths
+from models.shuffle import ORDERS, new_order, shuffle_test, without_positions
+from models.trace import record
+
+
+@pytest.mark.parametrize(("formula", "exponent", "odd"), [
+    ("paper", lambda j: 2 * (j // 2) / 14, math.cos),
+    ("2^i", lambda j: 2 ** (j // 2) / 14, math.cos),
+    ("sin-sin", lambda j: j / 14, math.sin),
+])
+def test_every_entry_of_every_formula(formula, exponent, odd):
+    table = formula_table(formula, 11, 14)
+    for pos in range(11):
+        for j in range(14):
+            angle = pos / 10000 ** exponent(j)
+            assert table[pos, j].item() == pytest.approx(odd(angle) if j % 2 else math.sin(angle), abs=1e-12)
+
+
+def test_the_model_uses_the_papers():
+    assert torch.equal(sinusoidal(11, 14), formula_table("paper", 11, 14).float())
+
+
+def test_an_unknown_formula_is_an_error():
+    with pytest.raises(ValueError, match=r"must be one of paper, 2\^i, sin-sin, not 'rotary'"):
+        formula_table("rotary", 3, 4)
+
+
+def test_wavelengths_are_where_a_dimension_comes_round():
+    waves = wavelengths("paper", 6)
+    assert waves.tolist() == pytest.approx([2 * math.pi * 10000 ** (i / 3) for i in (0, 0, 1, 1, 2, 2)])
+    assert wavelengths("2^i", 512)[-1] == math.inf         # 10000^(2^255/512) is beyond every float
+
+
+@pytest.mark.parametrize("k", [1, 7, 31])
+@pytest.mark.parametrize("formula", ["paper", "2^i"])
+def test_a_shift_is_one_rotation(formula, k):
+    turn = rotation(formula, k, 14)
+    table = formula_table(formula, 53, 14)
+    for pos in range(53 - k):
+        torch.testing.assert_close(turn @ table[pos], table[pos + k], atol=1e-12, rtol=0)
+    torch.testing.assert_close(turn @ turn.T, torch.eye(14, dtype=torch.float64))
+    assert rotation_miss(formula, k, 53, 14) < 1e-12
+    assert best_linear_miss(formula, k, 53, 14) < 1e-12
+
+
+def test_no_matrix_shifts_the_sines():
+    """PE(0) = 0, so whatever the matrix, position 0 misses PE(k) by all of it; the best one cannot beat that."""
+    n, k = 53, 7
+    table = formula_table("sin-sin", n + k, 14)
+    assert table[0].abs().max() == 0
+    floor = float(table[k].norm() / table[k:].norm())
+    assert best_linear_miss("sin-sin", k, n, 14) > floor > 0
+    assert rotation_miss("sin-sin", k, n, 14) >= best_linear_miss("sin-sin", k, n, 14) > 0.1
+
+
+def test_sizes_that_measure_nothing_are_errors():
+    with pytest.raises(ValueError, match="d_model must be even to pair its dimensions, not 7"):
+        rotation("paper", 1, 7)
+    with pytest.raises(ValueError, match=r"n \(27\) must be at least twice d_model \(14\)"):
+        best_linear_miss("paper", 1, 27, 14)
+    with pytest.raises(ValueError, match="1 position has no neighbour"):
+        neighbours(torch.ones(1, 3))
+
+
+def test_similarity_by_distance():
+    """For pairs (sin, cos) it is Σ cos(k/10000^e), whatever the place; for sines the place matters."""
+    similarity = by_distance(formula_table("paper", 17, 6))
+    by_hand = [sum(math.cos(k / 10000 ** (i / 3)) for i in range(3)) for k in range(17)]
+    assert similarity.mean.tolist() == pytest.approx(by_hand)
+    assert similarity.spread < 1e-12
+    assert similarity.floor == pytest.approx(min(by_hand) / 3)
+    sines = formula_table("sin-sin", 17, 6)
+    uneven = by_distance(sines)
+    assert uneven.spread == pytest.approx(float(sines.norm(dim=1).max() ** 2), rel=1e-6)   # distance 0: 0 … |PE|²
+
+
+def test_positions_alias_when_the_waves_come_round():
+    """One pair has a wavelength of 2π: position 44 is almost 0 again (44 ≈ 7·2π), and 6 is nearer to 0 than 1 is."""
+    found = neighbours(formula_table("paper", 45, 2))
+    assert found.closest_pair == (0, 44)
+    assert found.least == pytest.approx(2 * math.sin((44 - 14 * math.pi) / 2), abs=1e-9)
+    assert found.aliased == 45
+    assert found.closer_than(0.02) == 2
+    assert neighbours(formula_table("paper", 45, 64)).aliased == 0
+
+
+def test_neighbours_by_hand():
+    found = neighbours(torch.tensor([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, 5.0]]))
+    assert found.nearest.tolist() == [2, 0, 0, 2]
+    assert found.distance.tolist() == [1, 3, 1, 4]
+    assert found.aliased == 2          # 0 ↔ 2; positions 1 and 3 are nearest to one beside them
+
+
+def test_most_dimensions_of_the_doubled_exponent_stand_still():
+    assert moving(formula_table("2^i", 101, 64)) == 12
+    assert moving(formula_table("paper", 101, 64)) > 50
+    assert moving(torch.tensor([[0.0, 1.0], [0.02, 1.0]])) == 1
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_measure_gathers_the_measurements(formula):
+    m = measure(formula, 19, 6, 3)
+    assert m.n_fit == 24
+    assert m.rotation_miss == rotation_miss(formula, 3, 24, 6)
+    assert m.best_linear_miss == best_linear_miss(formula, 3, 24, 6)
+    assert m.moving == moving(m.table)
+    assert m.neighbours.least == neighbours(m.table).least
+
+
+def test_adding_is_concatenating_and_projecting():
+    x, p, W = torch.randn(5, 7), torch.randn(5, 7), torch.randn(7, 3)
+    both = add_or_concatenate(x, p, W)
+    torch.testing.assert_close(both.added, both.concatenated)
+    assert torch.equal(both.folded, x + p)
+    assert both.difference == float((both.added - both.concatenated).abs().max())
+
+
+@pytest.mark.parametrize("how", ORDERS)
+@pytest.mark.parametrize("n", [1, 2, 3, 11])
+def test_an_order_names_each_place_once_and_keeps_the_end(how, n):
+    order = new_order(n, how, seed=3)
+    assert sorted(order) == list(range(n))
+    assert order[-1] == n - 1
+    assert (order == tuple(range(n))) == (n < 3)           # below two words there is nothing to change
+
+
+def test_orders():
+    assert new_order(6, "reversed") == (4, 3, 2, 1, 0, 5)
+    assert new_order(6, "two swapped") == (0, 1, 3, 2, 4, 5)
+    assert new_order(11, "shuffled", 5) == new_order(11, "shuffled", 5) != new_order(11, "shuffled", 6)
+    with pytest.raises(ValueError, match="order must be one of shuffled, reversed, two swapped, not 'sorted'"):
+        new_order(6, "sorted")
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
+def test_without_positions_order_is_invisible(kind, norm):
+    model = random_model(positions=kind, norm=norm, n_encoder_layers=3)
+    ids, order = random_ids(1, 11)[0].tolist(), new_order(11, "shuffled")
+    bare = shuffle_test(without_positions(model), ids, order)
+    assert bare.largest.max() < 1e-4
+    positioned = shuffle_test(model, ids, order)
+    assert (positioned.mean > 1000 * bare.largest.clamp(min=1e-7)).all()
+    last = ("last LayerNorm",) if norm == "pre" else ()
+    assert positioned.stages == ("input", "layer 1", "layer 2", "layer 3", *last)
+
+
+def test_the_shuffle_test_against_two_runs_by_hand():
+    model = random_model(n_encoder_layers=2)
+    ids, order = random_ids(1, 7)[0], new_order(7, "reversed")
+    test = shuffle_test(model, ids.tolist(), order)
+    with torch.no_grad():
+        plain, turned = (model.encode(row[None], Mask([padding(row[None], 0)]))[0] for row in (ids, ids[list(order)]))
+    torch.testing.assert_close(test.original[-1], plain)
+    for place, token in enumerate(order):
+        torch.testing.assert_close(test.put_back[-1, token], turned[place])
+        by_hand = (turned[place] - plain[token]).norm() / plain[token].norm()
+        assert float(test.change[-1, token]) == pytest.approx(float(by_hand), rel=1e-4)
+
+
+def test_positions_are_switched_off_on_a_view_only():
+    """The view shares every weight, adds zeros, and the model itself is not touched, not even while the view runs."""
+    model = random_model(positions="learned")
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    bare = without_positions(model)
+    assert bare.embedding is model.embedding
+    assert bare.encoder is model.encoder
+    assert bare.positions(N_CTX).abs().max() == 0
+    ids = random_ids(2, 7)
+    with torch.no_grad(), record() as recording:
+        bare(ids, ids)
+    assert recording.activations["encoder.position"].value.abs().max() == 0
+    assert recording.activations["decoder.position"].value.abs().max() == 0
+    assert model.config.positions == model.positions.kind == "learned"
+    after = model.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_an_order_must_fit_the_text():
+    with pytest.raises(ValueError, match=r"each of the 3 places once, not \(0, 1\)"):
+        shuffle_test(random_model(), [4, 5, 2], (0, 1))
