@@ -1,0 +1,121 @@
+"""Everything the app keeps between reruns and shares between sessions. What is returned here is read-only by convention."""
+
+import gc
+from pathlib import Path
+
+import streamlit as st
+
+import models
+from models import Scope, Trace, aligned
+from models.interventions import MaskChanges
+from models.masked_runs import MaskedRun, run_masked
+from models.position_measures import FormulaMeasures, measure
+from models.scope import shipped_folder
+from models.tokenizer import Encoding
+
+KEPT_TRACES = 48    # one of a short sentence is under 1 MB, one of 500 tokens some 50 MB; a session needs one or two
+
+
+def scope(name: str) -> Scope:
+    """The opened checkpoint of this shipped name or folder. Raises models.checkpoint.CheckpointError."""
+    return _scope(name, _version(name))
+
+
+def trace(name: str, source: str, target: str | None) -> Trace:
+    """The run of a checkpoint on a text. Raises models.InputError, and CheckpointError."""
+    return _trace(name, _version(name), source, target)
+
+
+def snapshot(scope: Scope, step: int) -> Scope:
+    """The checkpoint as it was after `step` steps. Raises models.checkpoint.CheckpointError."""
+    return _snapshot(scope, *_weights(scope), step)
+
+
+def snapshot_trace(scope: Scope, step: int, text: Trace) -> Trace:
+    """The source and the target of `text` under the weights of an earlier step, teacher-forced."""
+    return _snapshot_trace(scope, *_weights(scope), step, text.source.text, text.target)
+
+
+def decoded(scope: Scope, source: tuple[int, ...], method: aligned.Method) -> aligned.Autoregression:
+    """What a method writes for these source tokens, with every step's attention."""
+    return _decoded(scope, *_weights(scope), source, method)
+
+
+def along(scope: Scope, source: tuple[int, ...], tokens: tuple[int, ...]) -> aligned.Run:
+    """One pass without a cache over tokens that are already there."""
+    return _along(scope, *_weights(scope), source, tokens)
+
+
+def masked_runs(
+    scope: Scope, pairs: tuple[tuple[str, str | Encoding | None], ...], changes: MaskChanges
+) -> list[MaskedRun]:
+    """Pairs in one batch under changed masks. Raises models.InputError."""
+    return _masked_runs(scope, *_weights(scope), pairs, changes)
+
+
+def _weights(scope: Scope) -> tuple[str, int]:
+    """Names the weights of an opened checkpoint: its folder and its training step."""
+    return str(scope.path), int(scope.training.get("step", 0))
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _snapshot(_scope: Scope, path: str, trained: int, step: int) -> Scope:
+    return models.load(path, snapshot=step)
+
+
+@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False, hash_funcs={Encoding: repr})
+def _snapshot_trace(_scope: Scope, path: str, trained: int, step: int, source: str, target: Encoding) -> Trace:
+    return _snapshot(_scope, path, trained, step).run_batch([(source, target)])[0]
+
+
+@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False)
+def _decoded(
+    _scope: Scope, path: str, step: int, source: tuple[int, ...], method: aligned.Method
+) -> aligned.Autoregression:
+    return aligned.autoregressive(_scope.model, source, method)
+
+
+@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False)
+def _along(_scope: Scope, path: str, step: int, source: tuple[int, ...], tokens: tuple[int, ...]) -> aligned.Run:
+    return aligned.along(_scope.model, source, tokens)
+
+
+@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False, hash_funcs={MaskChanges: repr, Encoding: repr})
+def _masked_runs(
+    _scope: Scope, path: str, step: int, pairs: tuple[tuple[str, str | Encoding | None], ...], changes: MaskChanges
+) -> list[MaskedRun]:
+    return run_masked(_scope, pairs, changes)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _scope(name: str, version: int) -> Scope:
+    return models.load(name)
+
+
+@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False)
+def _trace(name: str, version: int, source: str, target: str | None) -> Trace:
+    return _scope(name, version).run(source, target)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
+    """models.position_measures.measure, kept: its least squares take up to half a second."""
+    return measure(formula, n, d_model, shift)
+
+
+@st.cache_resource(show_spinner=False)
+def settle() -> bool:
+    """Once a process, when the first page stands: put what is loaded by now outside the garbage collector's rounds."""
+    gc.collect()
+    gc.freeze()
+    return True
+
+
+def _version(name: str) -> int:
+    """Changes when a checkpoint's weights are replaced, so that one still in training is read again."""
+    folder = shipped_folder() / name
+    weights = (folder if folder.is_dir() else Path(name).expanduser()) / "model.safetensors"
+    try:
+        return weights.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,69 @@
+// The tree itself: a column a step, the best hypothesis at the top; a line joins each to the one it grew from.
+const NS_TREE = "http://www.w3.org/2000/svg";
+const NODE = { wide: 74, tall: 34, across: 104, down: 44, left: 8, top: 24 };
+
+class Tree {
+  constructor(svg, choose) {
+    Object.assign(this, { svg, choose });
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme });
+    const { steps } = picture, most = Math.max(...steps.map((kept) => kept.length));
+    const width = NODE.left * 2 + (steps.length - 1) * NODE.across + NODE.wide, height = NODE.top + most * NODE.down;
+    this.svg.replaceChildren();
+    this.svg.setAttribute("width", width);
+    this.svg.setAttribute("height", height);
+    this.svg.style.cssText = `width:${width}px;height:${height}px`;
+    steps.forEach((kept, s) => {
+      this.draw("text", { x: this.x(s) + NODE.wide / 2, y: 13, "text-anchor": "middle", "font-size": 11, fill: theme.quiet }, `step ${s + 1}`);
+      kept.forEach((node, rank) => s && this.edge(node, s, rank));
+    });
+    steps.forEach((kept, s) => kept.forEach((node, rank) => this.node(node, s, rank)));
+  }
+
+  draw(tag, attributes, text, parent = this.svg) {
+    const element = document.createElementNS(NS_TREE, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    if (text !== undefined) element.textContent = text;
+    parent.append(element);
+    return element;
+  }
+
+  x(step) {
+    return NODE.left + step * NODE.across;
+  }
+
+  y(rank) {
+    return NODE.top + rank * NODE.down;
+  }
+
+  edge(node, step, rank) {
+    const from = [this.x(step - 1) + NODE.wide, this.y(node.parent) + NODE.tall / 2], to = [this.x(step), this.y(rank) + NODE.tall / 2];
+    const bend = (NODE.across - NODE.wide) / 2;
+    this.draw("path", {
+      d: `M${from}C${from[0] + bend} ${from[1]} ${to[0] - bend} ${to[1]} ${to}`, fill: "none",
+      stroke: node.best ? this.theme.accent : this.theme.quiet, "stroke-width": node.best ? 3 : 1.2,
+      "stroke-opacity": node.best ? 1 : 0.6, ...(node.carried ? { "stroke-dasharray": "3 4" } : {}),
+    });
+  }
+
+  node(node, step, rank) {
+    const { theme, picture } = this, chosen = picture.node[0] === step && picture.node[1] === rank;
+    const group = this.draw("g", { class: "node", tabindex: 0, role: "button", "data-step": step + 1, "data-rank": rank + 1, "data-score": node.score });
+    const x = this.x(step), y = this.y(rank), shade = node.best ? theme.accent : theme.line;
+    this.draw("rect", {
+      x, y, width: NODE.wide, height: NODE.tall, rx: 6, fill: chosen ? theme.accent : theme.background, stroke: shade,
+      "stroke-width": node.best || chosen ? 2 : 1.2, ...(node.carried ? { "stroke-dasharray": "3 4" } : {}),
+    }, undefined, group);
+    const ink = chosen ? theme.background : theme.text, centre = x + NODE.wide / 2;
+    const label = node.carried ? "ended" : node.label[0];
+    this.draw("text", { x: centre, y: y + 14, "text-anchor": "middle", "font-size": 13, fill: ink, opacity: node.carried ? 0.6 : 1, style: "unicode-bidi: plaintext" }, fit(label, NODE.wide - 8, widthIn(`13px ${theme.font}`)), group);
+    this.draw("text", { x: centre, y: y + 28, "text-anchor": "middle", "font-size": 11, fill: ink, opacity: 0.8 }, signed(node.score), group);
+    this.draw("title", {}, `${node.text || "(nothing yet)"}\nlog-probability ${node.logProb.toFixed(4)} nats, score ${node.score.toFixed(4)}${node.ended ? "\nended" : ""}`, group);
+    group.onclick = () => this.choose(step, rank);
+    group.onkeydown = (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), this.choose(step, rank));
+  }
+}
+
+const signed = (v) => v.toFixed(3).replace("-", "−");

@@ -1,0 +1,45 @@
+// Two rows of tokens to click: who reads, and what is read. The keys are as strong as the chosen query's weights.
+function shade(button, weight, blocked, theme) {
+  const code = 1 + Math.round(254 * weight);
+  button.style.background = blocked.length
+    ? `repeating-linear-gradient(135deg, transparent 0 4px, ${css(theme.hatch)} 4px 5px)`
+    : css(theme.ramp[code]);
+  button.style.color = blocked.length ? "" : theme.on(code);
+}
+
+function fill(root, picture, theme, tell) {
+  const [queries, keys] = root.querySelectorAll(".tokens"), [reads, read] = root.querySelectorAll(".axis");
+  reads.textContent = picture.queryAxis;
+  read.textContent = picture.keyAxis;
+  const offer = (parent, labels, chosen, send) => {
+    const there = [...parent.children].slice(0, labels.length);
+    while (parent.children.length > labels.length) parent.lastChild.remove();
+    return labels.map(([text, note, special], i) => {
+      const button = there[i] ?? put(parent, "button");
+      button.type = "button";
+      button.textContent = text;
+      button.className = special ? "special" : "";
+      button.title = note;
+      button.setAttribute("aria-pressed", i === chosen);
+      button.onclick = () => send(i);
+      return button;
+    });
+  };
+  offer(queries, picture.queries, picture.query, (query) => tell({ query, key: -1 }));
+  const made = offer(keys, picture.keys, picture.key, (key) => tell({ query: picture.query, key }));
+  made.forEach((button, j) => {
+    const blocked = picture.blocked[j], weight = picture.arrays.weights[j];
+    shade(button, weight, blocked, theme);
+    button.title = [blocked.length ? `blocked by: ${blocked.join(", ")}` : `weight ${exact(weight)}`, picture.keys[j][1]].filter(Boolean).join("; ");
+  });
+  for (const parent of [queries, keys]) {
+    const on = parent.querySelector('[aria-pressed="true"]');
+    if (on) parent.scrollTop = Math.max(0, on.offsetTop - parent.offsetTop - parent.clientHeight / 2);
+  }
+  Object.assign(root.dataset, { query: picture.query, key: picture.key, painted: (Number(root.dataset.painted) || 0) + 1 });
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".choice");
+  fill(root, unpack(data), themeOf(root), (cell) => setTriggerValue("pick", cell));
+}

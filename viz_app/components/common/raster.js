@@ -1,0 +1,42 @@
+// Paints a matrix of codes (0 = masked, 1 … 255 = weight 0 … 1) onto a rectangle of device pixels. Where a pixel covers
+// several cells it shows the largest, so that one bright cell is never lost; masked cells are hatched, not blank.
+function paintCodes(context, codes, rows, cols, x0, y0, width, height, theme, period = 6) {
+  const image = context.createImageData(width, height);
+  const out = new Uint32Array(image.data.buffer);
+  const ramp = (theme.packed ??= Uint32Array.from(theme.ramp, pack32));
+  const paper = pack32(theme.paper), hatch = pack32(theme.hatch);
+  const [tops, lefts] = [spans(rows, height), spans(cols, width)];
+  for (let y = 0; y < height; y++) {
+    for (let x = 0; x < width; x++) {
+      let code = 0;
+      for (let r = tops[2 * y]; r < tops[2 * y + 1]; r++) {
+        for (let c = lefts[2 * x]; c < lefts[2 * x + 1]; c++) code = Math.max(code, codes[r * cols + c]);
+      }
+      out[y * width + x] = code ? ramp[code] : (x + y) % period === 0 ? hatch : paper;
+    }
+  }
+  context.putImageData(image, x0, y0);
+}
+
+// For each of `pixels` pixels, the half-open range of the `cells` cells that it shows.
+function spans(cells, pixels) {
+  const ends = new Int32Array(2 * pixels);
+  for (let p = 0; p < pixels; p++) {
+    const first = Math.floor((p * cells) / pixels);
+    ends[2 * p] = first;
+    ends[2 * p + 1] = Math.max(first + 1, Math.floor(((p + 1) * cells) / pixels));
+  }
+  return ends;
+}
+
+const pack32 = ([r, g, b]) => ((255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r)) >>> 0;
+
+// Gives a canvas its size in CSS pixels and returns [context, device pixels per CSS pixel].
+function sized(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  return [canvas.getContext("2d"), ratio];
+}

@@ -1,0 +1,44 @@
+// Hands a picture to the user as a file.
+function save(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+// A canvas as PNG, with a line of title above it.
+function saveCanvas(canvas, title, name, theme) {
+  const ratio = window.devicePixelRatio || 1, band = Math.round(30 * ratio);
+  const whole = document.createElement("canvas");
+  const context = whole.getContext("2d");
+  context.font = `600 ${13 * ratio}px ${theme.font}`;
+  whole.width = Math.max(canvas.width, Math.ceil(context.measureText(title).width) + 2 * band);
+  whole.height = canvas.height + band;
+  context.fillStyle = theme.background;
+  context.fillRect(0, 0, whole.width, whole.height);
+  context.fillStyle = theme.text;
+  context.font = `600 ${13 * ratio}px ${theme.font}`;
+  context.textBaseline = "middle";
+  context.fillText(title, band / 2, band / 2);
+  context.drawImage(canvas, 0, band);
+  whole.toBlob((blob) => save(blob, `${name}.png`), "image/png");
+}
+
+// An SVG element as a file of its own, with a line of title and the page's background.
+function saveSvg(svg, title, name, theme) {
+  const copy = svg.cloneNode(true);
+  const width = svg.clientWidth, height = svg.clientHeight;
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.setAttribute("viewBox", `0 -30 ${width} ${height + 30}`);
+  copy.setAttribute("width", width);
+  copy.setAttribute("height", height + 30);
+  copy.setAttribute("style", `font-family: sans-serif; color: ${theme.text}`);
+  const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  for (const [k, v] of Object.entries({ x: 0, y: -30, width, height: height + 30, fill: theme.background })) paper.setAttribute(k, v);
+  const heading = document.createElementNS("http://www.w3.org/2000/svg", "text");
+  for (const [k, v] of Object.entries({ x: 8, y: -11, "font-size": 13, "font-weight": 600, fill: theme.text })) heading.setAttribute(k, v);
+  heading.textContent = title;
+  copy.prepend(paper, heading);
+  save(new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" }), `${name}.svg`);
+}

@@ -1,0 +1,31 @@
+"""All masks of a run, one of them to paint on, and what that does to one head and to the given target."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from viz_app.components import register
+
+SCRIPTS = ("../walk/signed.js", "board.js", "strip.js", "brush.js", "effect.js", "mask_painter.js")
+
+_mount = register("mask_painter", *SCRIPTS)
+
+
+def mask_painter(
+    payload: bytes,
+    on_paint: Callable[[str, list[tuple[int, int, int]]], None],
+    on_kind: Callable[[str], None],
+    key: str = "mask_painter",
+) -> None:
+    """Show figures.masks.masks' payload. `on_paint(kind, cells)` is called when a stroke ends, with all painted cells,
+    (query, key, 0 = forbidden or 1 = allowed); `on_kind(kind)` when another mask is chosen."""
+
+    def painted() -> None:
+        if (stroke := st.session_state[key].get("paint")) is not None:
+            on_paint(str(stroke["kind"]), [(int(q), int(k), int(allowed)) for q, k, allowed in stroke["cells"]])
+
+    def chosen() -> None:
+        if (kind := st.session_state[key].get("kind")) is not None:
+            on_kind(str(kind["kind"]))
+
+    _mount(key=key, data=payload, on_paint_change=painted, on_kind_change=chosen)

@@ -1,0 +1,153 @@
+// One matrix of cells with its tokens: queries down the side, keys along the top.
+const LARGEST = 40;
+
+class Board {
+  // on: {hover(spot, event), down(spot, event), move(spot, event), up()}; each may be missing
+  constructor(parent, className, on) {
+    this.stage = put(parent, "div", `stage ${className}`);
+    this.cells = put(this.stage, "canvas", "cells");
+    this.marks = put(this.stage, "canvas", "marks");
+    this.cells.setAttribute("role", "img");
+    this.cells.onpointerdown = (event) => on.down?.(this.at(event), event);
+    this.cells.onpointermove = (event) => { on.hover?.(this.at(event), event); on.move?.(this.at(event), event); };
+    this.cells.onpointerleave = () => on.hover?.(null);
+    this.cells.onpointerup = this.cells.onpointercancel = () => on.up?.();
+  }
+
+  // picture: {codes (0 = hatched, 1 … 255), packed colours, rows, cols, queries, keys, queryAxis, keyAxis, text(i), ink(i)}
+  show(picture, theme) {
+    Object.assign(this, { picture, theme });
+    this.width = this.stage.clientWidth;
+    this.height = this.stage.clientHeight;
+    const [context, ratio] = sized(this.cells, this.width, this.height);
+    sized(this.marks, this.width, this.height);
+    context.fillStyle = theme.background;
+    context.fillRect(0, 0, this.cells.width, this.cells.height);
+    context.scale(ratio, ratio);
+    this.place(context);
+    this.paint(context, ratio);
+    this.rule(context);
+    this.names(context);
+    this.values(context);
+    this.axes(context);
+  }
+
+  // Where the cells go: what the longest tokens leave free, square if that leaves room to read.
+  place(context) {
+    const { queries, keys, rows, cols } = this.picture;
+    context.font = `12px ${this.theme.font}`;
+    const longest = (labels) => Math.max(...labels.map((label) => context.measureText(label[0]).width));
+    this.left = Math.min(18 + longest(queries), this.width * 0.3) + 6;
+    this.top = Math.min(24 + longest(keys) * 0.72, this.height * 0.3);
+    const roomX = this.width - this.left - Math.min(30, longest(keys) * 0.6), roomY = this.height - this.top - 4;
+    const side = Math.min(LARGEST, roomX / cols, roomY / rows), least = Math.max(side, 20);
+    this.wide = Math.min(least, roomX / cols);
+    this.tall = Math.min(least, roomY / rows);
+  }
+
+  paint(context, ratio) {
+    const { codes, packed, rows, cols } = this.picture, across = (v) => Math.round(v * ratio);
+    const colours = { ...this.theme, packed };
+    paintCodes(
+      context, codes, rows, cols, across(this.left), across(this.top),
+      Math.max(1, across(cols * this.wide)), Math.max(1, across(rows * this.tall)), colours, Math.round(6 * ratio),
+    );
+  }
+
+  rule(context) {
+    const { rows, cols } = this.picture, { wide, tall, left, top } = this, fine = Math.min(wide, tall) >= 6;
+    context.strokeStyle = this.theme.line;
+    context.lineWidth = 1;
+    context.beginPath();
+    for (let c = 0; c <= cols; c += fine ? 1 : cols) { context.moveTo(left + c * wide, top); context.lineTo(left + c * wide, top + rows * tall); }
+    for (let r = 0; r <= rows; r += fine ? 1 : rows) { context.moveTo(left, top + r * tall); context.lineTo(left + cols * wide, top + r * tall); }
+    context.stroke();
+  }
+
+  names(context) {
+    const { queries, keys } = this.picture, { wide, tall, left, top, theme } = this;
+    const measure = (text) => context.measureText(text).width, size = (room) => Math.max(9, Math.min(12, room * 0.8));
+    const every = (room) => Math.ceil((size(room) + 1) / room), ink = (label) => (context.fillStyle = label[2] ? theme.quiet : theme.text);
+    context.textBaseline = "middle";
+    context.font = `${size(tall)}px ${theme.font}`;
+    context.textAlign = "right";
+    queries.forEach((label, q) => {
+      if (q % every(tall)) return;
+      ink(label);
+      context.fillText(fit(label[0], left - 20, measure), left - 5, top + (q + 0.5) * tall);
+    });
+    context.font = `${size(wide)}px ${theme.font}`;
+    const flat = keys.every((label) => measure(label[0]) < wide - 3);
+    context.textAlign = flat ? "center" : "left";
+    keys.forEach((label, k) => {
+      if (k % every(wide)) return;
+      ink(label);
+      context.save();
+      context.translate(left + (k + 0.5) * wide, top - (flat ? 8 : 4));
+      if (!flat) context.rotate(-Math.PI / 4);
+      context.fillText(fit(label[0], (top - 16) * 1.38, measure), 0, 0);
+      context.restore();
+    });
+  }
+
+  values(context) {
+    const { rows, cols, text, ink } = this.picture, { wide, tall } = this;
+    if (!text || tall < 13) return;
+    context.font = `${Math.min(11, wide * 0.42, tall * 0.7)}px ${this.theme.font}`;
+    if (wide < 19) return;
+    context.textAlign = "center";
+    for (let i = 0; i < rows * cols; i++) {
+      const said = text(i);
+      if (!said) continue;
+      context.fillStyle = ink(i);
+      context.fillText(said, this.left + ((i % cols) + 0.5) * wide, this.top + (Math.floor(i / cols) + 0.5) * tall + 0.5);
+    }
+  }
+
+  axes(context) {
+    const { queryAxis, keyAxis } = this.picture, measure = (text) => context.measureText(text).width;
+    context.font = `10.5px ${this.theme.font}`;
+    context.fillStyle = this.theme.quiet;
+    context.textAlign = "left";
+    context.fillText(fit(`${keyAxis} →`, this.width - 4, measure), 2, 7);
+    context.save();
+    context.translate(8, Math.max(this.top + measure(`← ${queryAxis}`), 0) < this.height - 4 ? this.top + measure(`← ${queryAxis}`) : this.height - 4);
+    context.rotate(-Math.PI / 2);
+    context.fillText(fit(`← ${queryAxis}`, this.height - this.top - 6, measure), 0, 0);
+    context.restore();
+  }
+
+  // The cell or token under the pointer: {query, key}, {query}, {key} or null.
+  at(event) {
+    if (!this.picture) return null;
+    const q = Math.floor((event.offsetY - this.top) / this.tall), k = Math.floor((event.offsetX - this.left) / this.wide);
+    const row = q >= 0 && q < this.picture.rows, col = k >= 0 && k < this.picture.cols;
+    if (row && col) return { query: q, key: k };
+    if (row && event.offsetX < this.left) return { query: q };
+    if (col && event.offsetY < this.top && event.offsetY > 14) return { key: k };
+    return null;
+  }
+
+  // Frames a cell, row or column; `pinned` are [query, key, colour] of cells that keep a frame of their own.
+  mark(spot, pinned = []) {
+    if (!this.picture) return;
+    const { rows, cols } = this.picture, { wide, tall, left, top } = this, ratio = window.devicePixelRatio || 1;
+    const context = this.marks.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, this.width, this.height);
+    context.lineWidth = Math.min(2, wide / 4, tall / 4);
+    const inset = context.lineWidth / 2 + 0.5;
+    for (const [q, k, colour] of pinned) {
+      if (q >= rows || k >= cols) continue;
+      context.strokeStyle = colour;
+      context.strokeRect(left + k * wide + inset, top + q * tall + inset, wide - 2 * inset, tall - 2 * inset);
+    }
+    if (!spot) return;
+    context.strokeStyle = this.theme.text;
+    context.lineWidth = 2;
+    const frame = (k, q, w, h) => context.strokeRect(left + k * wide - 1, top + q * tall - 1, w * wide + 2, h * tall + 2);
+    if (spot.query !== undefined && spot.key !== undefined) frame(spot.key, spot.query, 1, 1);
+    else if (spot.query !== undefined) frame(0, spot.query, cols, 1);
+    else frame(spot.key, 0, 1, rows);
+  }
+}

@@ -1,0 +1,160 @@
+// The chosen mask, to paint on. A stroke forbids or allows, as its first cell is open or blocked; Python hears of it when
+// the pointer is let go, and is told all painted cells, so that no stroke can be lost.
+class Brush {
+  constructor(section, on) {
+    this.on = on;
+    this.heading = section.querySelector("h3");
+    this.legend = section.querySelector(".legend");
+    this.said = section.querySelector(".said");
+    this.table = section.querySelector("tbody");
+    this.painted = new Map();      // "query,key" → 0 forbidden, 1 allowed
+    this.board = new Board(section.querySelector(".holder"), "paintable", {
+      hover: (spot, event) => on.hover(spot, event),
+      down: (spot, event) => this.down(spot, event), move: (spot) => this.move(spot), up: () => this.up(),
+    });
+    const canvas = this.board.cells;
+    canvas.tabIndex = 0;
+    canvas.onkeydown = (event) => this.key(event);
+    canvas.onblur = () => { this.cursor = null; on.hover(null); };
+  }
+
+  show(picture, theme) {
+    const other = this.picture && this.picture.kind !== picture.kind;
+    Object.assign(this, { picture, theme, rows: picture.queries.length, cols: picture.keys.length });
+    if (other) { this.waiting = undefined; this.cursor = null; }
+    const answer = textOf(picture.painted);
+    if (this.waiting === answer) this.waiting = undefined;
+    // a stroke under way, or on its way to Python, is not undone by an older answer
+    if (this.waiting === undefined && !this.stroke) this.painted = new Map(picture.painted.map(([q, k, open]) => [`${q},${k}`, open]));
+    this.heading.textContent = picture.title;
+    this.legend.textContent = "Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by you. A token paints its whole row or column.";
+    this.draw();
+  }
+
+  open(q, k) {
+    return this.painted.get(`${q},${k}`) ?? !this.picture.arrays.base[q * this.cols + k];
+  }
+
+  draw() {
+    const { rows, cols, picture, theme } = this;
+    const codes = Uint8Array.from({ length: rows * cols }, (_, i) => (this.open(Math.floor(i / cols), i % cols) ? 1 : 0));
+    const { queries, keys, queryAxis, keyAxis } = picture;
+    this.board.show({
+      codes, packed: maskColours(theme), rows, cols, queries, keys, queryAxis, keyAxis,
+      text: (i) => (codes[i] ? "0" : "−∞"), ink: (i) => (codes[i] ? theme.text : theme.text),
+    }, theme);
+    this.board.cells.setAttribute("aria-label", `${picture.title}. Arrow keys move, Space forbids or allows a cell.`);
+    this.mark(this.spot);
+  }
+
+  mark(spot) {
+    this.spot = spot;
+    const colour = css(signedRamp(this.theme).colours[0]);
+    this.board.mark(spot, [...this.painted.keys()].map((name) => [...name.split(",").map(Number), colour]));
+  }
+
+  set(q, k, open) {
+    const name = `${q},${k}`, base = !this.picture.arrays.base[q * this.cols + k];
+    if (open === base) this.painted.delete(name);
+    else this.painted.set(name, open ? 1 : 0);
+  }
+
+  down(spot, event) {
+    if (!spot || event.button > 0) return;
+    if (spot.query !== undefined && spot.key !== undefined) {
+      this.board.cells.setPointerCapture?.(event.pointerId);
+      this.stroke = { open: !this.open(spot.query, spot.key), last: spot };
+      this.set(spot.query, spot.key, this.stroke.open);
+      this.draw();
+    } else this.line(spot);
+  }
+
+  // All cells between the last one and this: a fast pointer skips some.
+  move(spot) {
+    if (!this.stroke || spot?.query === undefined || spot?.key === undefined) return;
+    const { last } = this.stroke, steps = Math.max(Math.abs(spot.query - last.query), Math.abs(spot.key - last.key));
+    if (!steps) return;
+    for (let i = 1; i <= steps; i++) {
+      const between = (a, b) => Math.round(a + ((b - a) * i) / steps);
+      this.set(between(last.query, spot.query), between(last.key, spot.key), this.stroke.open);
+    }
+    this.stroke.last = spot;
+    this.draw();
+  }
+
+  up() {
+    if (!this.stroke) return;
+    this.stroke = null;
+    this.tell();
+  }
+
+  // A click on a token: its whole row or column is forbidden, or, if it is so already, as it was.
+  line(spot) {
+    const cells = [];
+    if (spot.query !== undefined) for (let k = 0; k < this.cols; k++) cells.push([spot.query, k]);
+    else for (let q = 0; q < this.rows; q++) cells.push([q, spot.key]);
+    const forbid = cells.some(([q, k]) => this.open(q, k));
+    for (const [q, k] of cells) this.set(q, k, !forbid && !this.picture.arrays.base[q * this.cols + k]);
+    this.draw();
+    this.tell();
+  }
+
+  key(event) {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    const toggles = event.key === " " || event.key === "Enter";
+    if (!step && !toggles) return;
+    event.preventDefault();
+    const at = this.cursor ?? { query: 0, key: 0 }, within = (v, n) => Math.min(n - 1, Math.max(0, v));
+    this.cursor = step && this.cursor ? { query: within(at.query + step[0], this.rows), key: within(at.key + step[1], this.cols) } : at;
+    if (toggles) {
+      this.set(at.query, at.key, !this.open(at.query, at.key));
+      this.draw();
+      this.tell();
+    }
+    this.on.hover(this.cursor);
+  }
+
+  tell() {
+    const cells = [...this.painted].map(([name, open]) => [...name.split(",").map(Number), Number(open)]);
+    this.waiting = textOf(cells);
+    this.on.paint(this.picture.kind, cells);
+  }
+
+  // Sentences, one a layer, that say why a cell is blocked.
+  why(q, k) {
+    const drawn = this.painted.get(`${q},${k}`);
+    if (drawn === 1) return ["allowed by hand, whatever the other layers say"];
+    const bits = this.picture.arrays.base[q * this.cols + k];
+    const layers = this.picture.layers.filter((_, i) => bits & (1 << i));
+    if (drawn === 0) layers.push(this.picture.drawn);
+    return layers.map(({ name, reason }) => (reason ? `${name}: ${reason}` : name));
+  }
+
+  // The row of the query in both forms, and the cell in words; always the same height.
+  read(spot) {
+    const { queries, keys } = this.picture, q = spot?.query;
+    this.said.replaceChildren();
+    const say = (text, className) => put(this.said, "span", className, text);
+    this.table.replaceChildren();
+    if (q === undefined) return void say("Point at a cell to read why it is open or blocked; click or drag to change it.", "quiet");
+    if (spot.key !== undefined) {
+      const reasons = this.why(q, spot.key), open = this.open(q, spot.key);
+      say(queries[q][0], "token");
+      say(open ? " may read " : " may not read ");
+      say(keys[spot.key][0], "token");
+      say(reasons.length ? ` (${reasons.join("; ")}).` : ".");
+    } else {
+      say("The row of ");
+      say(queries[q][0], "token");
+    }
+    const row = (name, text) => {
+      const line = put(this.table, "tr");
+      put(line, "th", "", name);
+      for (let k = 0; k < this.cols; k++) put(line, "td", k === spot.key ? "on" : "", text(k));
+    };
+    row("boolean", (k) => (this.open(q, k) ? "True" : "False"));
+    row("additive", (k) => (this.open(q, k) ? "0" : "−∞"));
+  }
+}
+
+const textOf = (cells) => cells.map((cell) => cell.join(",")).sort().join(" ");

@@ -1,0 +1,96 @@
+// One head before and after the change, and the difference; and what each given token was worth to the model.
+class Effect {
+  constructor(section, on) {
+    this.heading = section.querySelector(".title");
+    this.chip = section.querySelector(".chip");
+    this.legend = section.querySelector(".legend");
+    const panels = section.querySelector(".panels");
+    this.panels = [["before", "Before: the model's own masks"], ["after", "After: with your changes"], ["difference", "Difference: after − before"]]
+      .map(([name, caption]) => {
+        const panel = put(panels, "figure", `panel ${name}`);
+        put(panel, "figcaption", "", caption);
+        return { name, caption, board: new Board(panel, "small", { hover: (spot, event) => on.hover(spot, event) }) };
+      });
+    const panel = put(panels, "figure", "panel tokens");
+    this.caption = put(panel, "figcaption");
+    this.table = put(put(put(panel, "div", "scroll"), "table"), "tbody");
+    section.querySelector(".save").onclick = () => this.download();
+  }
+
+  show(effect, arrays, theme) {
+    Object.assign(this, { effect, arrays, theme });
+    this.heading.textContent = effect.title;
+    this.chip.style.background = headColour(effect.head);
+    this.legend.textContent = `Before, after: from 0 (blank) to 1 (full colour). Difference: from −${effect.scale} (orange) to +${effect.scale} (blue). Hatched: blocked.`;
+    this.draw();
+    this.tokens();
+  }
+
+  draw() {
+    const { effect, arrays, theme } = this;
+    const { queries, keys, queryAxis, keyAxis, scale } = effect, rows = queries.length, cols = keys.length;
+    const plain = Uint32Array.from(theme.ramp, pack32), signed = signedRamp(theme);
+    for (const { name, board } of this.panels) {
+      const values = arrays[name], differs = name === "difference";
+      const blocked = (i) => (name === "before" ? arrays.blockedBefore[i] : name === "after" ? arrays.blockedAfter[i] : arrays.blockedBefore[i] && arrays.blockedAfter[i]);
+      const codes = Uint8Array.from(values, (v, i) => (blocked(i) ? 0 : 1 + (differs ? signedCode(v, scale) : Math.round(v * 254))));
+      const packed = differs ? Uint32Array.from([0, ...signed.packed]) : plain;
+      board.show({
+        codes, packed, rows, cols, queries, keys, queryAxis, keyAxis,
+        text: (i) => (codes[i] && Math.abs(values[i]) >= 0.005 ? brief(values[i]).replace(/^(−?)0\./, "$1.") : ""),
+        ink: (i) => (differs ? signed.inks[codes[i] - 1] : theme.on(codes[i])),
+      }, theme);
+      board.cells.setAttribute("aria-label", `${effect.title}, ${name}`);
+    }
+  }
+
+  mark(spot) {
+    for (const { board } of this.panels) board.mark(spot);
+  }
+
+  // A row a token: two numbers, and two bars that show how surprised the model is, on one scale.
+  tokens() {
+    const { labels, sums } = this.effect, { logBefore, logAfter } = this.arrays;
+    const largest = Math.max(1, ...logBefore.map((v) => -v), ...logAfter.map((v) => -v));
+    this.caption.textContent = `Target log-probability, nats (full bar −${largest.toFixed(1)})`;
+    this.table.replaceChildren();
+    const head = put(this.table, "tr", "head");
+    for (const name of ["token", "before", "after", ""]) put(head, "th", "", name);
+    const row = (label, before, after, className) => {
+      const line = put(this.table, "tr", className);
+      put(line, "td", "token", label);
+      put(line, "td", "before", nats(before));
+      put(line, "td", "after", nats(after));
+      return put(line, "td", "bars");
+    };
+    row("sum", ...sums, "sum");
+    labels.forEach((label, i) => {
+      const bars = row(label[0], logBefore[i], logAfter[i], label[2] ? "special" : "");
+      for (const [name, value] of [["before", logBefore[i]], ["after", logAfter[i]]]) {
+        put(bars, "div", `bar ${name}`).style.width = `${(100 * -value) / largest}%`;
+      }
+    });
+  }
+
+  // The three pictures beside each other as one PNG.
+  download() {
+    const ratio = window.devicePixelRatio || 1, band = 22 * ratio, boards = this.panels.map(({ board }) => board.cells);
+    const whole = document.createElement("canvas"), context = whole.getContext("2d");
+    whole.width = boards.reduce((sum, canvas) => sum + canvas.width + band, 0);
+    whole.height = band + Math.max(...boards.map((canvas) => canvas.height));
+    context.fillStyle = this.theme.background;
+    context.fillRect(0, 0, whole.width, whole.height);
+    context.font = `${12 * ratio}px ${this.theme.font}`;
+    let x = 0;
+    this.panels.forEach(({ name, caption, board }) => {
+      context.fillStyle = this.theme.text;
+      const scale = name === "difference" ? ` (±${this.effect.scale})` : " (0 … 1)";
+      context.fillText(caption + scale, x + 4 * ratio, 14 * ratio);
+      context.drawImage(board.cells, x, band);
+      x += board.cells.width + band;
+    });
+    saveCanvas(whole, this.effect.title, `${this.effect.file}.masks`, this.theme);
+  }
+}
+
+const nats = (value) => (Math.abs(value) < 0.0005 ? "0.000" : value.toFixed(Math.abs(value) < 1 ? 3 : 2).replace("-", "−"));

@@ -1,0 +1,98 @@
+// The whole page: small masks, the one to paint on, and what painting does. What is pointed at in one picture of a kind
+// is framed in the others of that kind.
+class Masks {
+  constructor(root) {
+    this.root = root;
+    this.tip = root.querySelector(".tip");
+    this.strip = new Strip(root.querySelector(".strip"), { kind: (kind) => this.sendKind({ kind }) });
+    this.brush = new Brush(root.querySelector(".painting"), {
+      hover: (spot, event) => this.hover(spot, event, "mask"), paint: (kind, cells) => this.sendPaint({ kind, cells }),
+    });
+    this.effect = new Effect(root.querySelector("section.effect"), { hover: (spot, event) => this.hover(spot, event, "effect") });
+    this.watcher = new ResizeObserver(() => this.layout());
+    this.watcher.observe(root);
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme });
+    this.width = 0;
+    this.tell(picture.story);
+    this.spot = null;
+    this.tip.hidden = true;
+    this.layout();
+    const { kind, effect, arrays } = picture;
+    Object.assign(this.root.dataset, {
+      kind, site: effect.site, head: effect.head, before: effect.sums[0], after: effect.sums[1], wrote: effect.outputs[1],
+      painted: (Number(this.root.dataset.painted) || 0) + 1,
+    });
+    this.root.values = arrays;
+  }
+
+  tell(story) {
+    const box = this.root.querySelector(".story");
+    box.replaceChildren();
+    for (const line of story) put(box, "p", "", line);
+  }
+
+  layout() {
+    const width = this.root.clientWidth;
+    if (!this.picture || !width || width === this.width) return;
+    this.width = width;
+    const { picture, theme } = this;
+    this.strip.show(picture.strip, picture.arrays.strip, picture.kind, theme);
+    this.brush.show(picture, theme);
+    this.effect.show(picture.effect, picture.arrays, theme);
+    const { board } = this.brush;
+    Object.assign(this.root.dataset, { left: board.left, top: board.top, wide: board.wide, tall: board.tall });
+    this.brush.read(this.spot);
+  }
+
+  hover(spot, event, where) {
+    this.spot = spot;
+    const linked = this.picture.kind === this.picture.effect.kind;
+    this.brush.mark(where === "mask" || linked ? spot : null);
+    this.effect.mark(where === "effect" || linked ? spot : null);
+    if (where === "mask" || linked) this.brush.read(spot);
+    this.point(spot, event, where);
+  }
+
+  point(spot, event, where) {
+    const { tip } = this;
+    tip.hidden = !event || spot?.query === undefined || spot?.key === undefined;
+    if (tip.hidden) return;
+    const { queries, keys } = where === "mask" ? this.picture : this.picture.effect;
+    const open = where === "mask" ? this.brush.open(spot.query, spot.key) : true;
+    tip.querySelector(".query").textContent = queries[spot.query][0];
+    tip.querySelector(".key").textContent = keys[spot.key][0];
+    tip.querySelector(".verb").textContent = where === "mask" ? (open ? " may read " : " may not read ") : " reads ";
+    const why = tip.querySelector(".why");
+    why.replaceChildren();
+    for (const line of where === "mask" ? this.reasons(spot, open) : this.numbers(spot)) put(why, "div", "", line);
+    const box = this.root.getBoundingClientRect(), x = event.clientX - box.left;
+    tip.style.left = `${Math.max(0, Math.min(x + 16, this.width - tip.offsetWidth))}px`;
+    tip.style.top = `${event.clientY - box.top + 18}px`;
+  }
+
+  reasons(spot, open) {
+    const why = this.brush.why(spot.query, spot.key);
+    return [...(why.length ? why : ["no layer blocks it"]), open ? "True, adds 0 to its score" : "False, adds −∞ to its score"];
+  }
+
+  numbers({ query, key }) {
+    const { effect, arrays } = this.picture, i = query * effect.keys.length + key;
+    const said = (value, blocked) => (blocked ? "blocked" : plain(value));
+    return [
+      `before: ${said(arrays.before[i], arrays.blockedBefore[i])}`, `after: ${said(arrays.after[i], arrays.blockedAfter[i])}`,
+      `difference: ${plain(arrays.difference[i])}`,
+    ];
+  }
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".masks");
+  const view = (root.view ??= new Masks(root));
+  view.sendPaint = (stroke) => setTriggerValue("paint", stroke);
+  view.sendKind = (kind) => setTriggerValue("kind", kind);
+  view.show(unpack(data), themeOf(root));
+  return () => view.watcher.disconnect();
+}

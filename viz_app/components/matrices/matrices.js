@@ -1,0 +1,177 @@
+// The same head as matrix products. A dimension has one length wherever it stands, so that inner sides meet; the row and
+// the column convention are the same numbers, transposed. Pointing at a product outlines the row and column it comes from.
+const SHORTEST = 30, LONGEST = { small: 110, large: 210 }, UNIT = { small: 6, large: 12 };
+
+class Matrices {
+  constructor(root) {
+    this.root = root;
+    this.tip = root.querySelector(".tip");
+    this.place = root.querySelector(".equations");
+    root.querySelector(".save").onclick = () => this.download();
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme });
+    this.root.querySelector(".title").textContent = picture.title;
+    this.root.querySelector(".chip").style.background = headColour(picture.head);
+    this.tip.hidden = true;
+    this.place.replaceChildren();
+    this.figures = [];
+    this.pooled = false;
+    for (const equation of picture.equations) this.equation(equation);
+    this.hold();
+    this.root.querySelector(".note").textContent =
+      "Blue is above 0, orange below; weights go from the page's colour (0) to blue (1); hatched = blocked by the mask. Point at a number to see what it is made from; " +
+      `click in A or Â to choose that weight.${this.pooled ? " Where numbers are finer than pixels, a pixel shows the largest." : ""}`;
+    const { site, head, query, key, convention } = picture;
+    Object.assign(this.root.dataset, { site, head, query, key, convention, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+  }
+
+  equation({ title, formula, terms, size }) {
+    const block = put(this.place, "div", "equation"), line = put(block, "p", "", title);
+    setFormula(put(line, "span", "formula"), formula);
+    const row = put(block, "div", "terms"), made = [];
+    for (const term of terms) {
+      if (typeof term === "string") put(row, "span", "sign", term);
+      else made.push(this.matrix(row, this.picture.matrices[term.matrix], term, size));
+    }
+    if (made.length === 3) made[2].from = made.slice(0, 2);
+    if (made.length === 2) made[1].same = made[0];
+  }
+
+  matrix(parent, matrix, term, size) {
+    const turned = this.picture.convention === "columns", flip = turned !== Boolean(term.transposed);
+    const [rows, cols] = flip ? [matrix.shape[1], matrix.shape[0]] : matrix.shape;
+    const figure = put(parent, "figure", matrix.pick ? "pick" : ""), caption = put(figure, "figcaption", "quiet");
+    setFormula(caption, `${term.name} `);
+    caption.append(`${rows} × ${cols}`);
+    const cells = put(figure, "div", "cells"), canvas = put(cells, "canvas");
+    const view = { matrix, flip, rows, cols, cells, canvas, name: term.name, figure };
+    const length = (n) => Math.max(SHORTEST, Math.min(LONGEST[size], n * UNIT[size]));
+    const [context, ratio] = sized(canvas, length(cols), length(rows));
+    Object.assign(view, { wide: length(cols), tall: length(rows) });
+    this.paint(context, view);
+    this.pooled ||= rows > view.tall * ratio || cols > view.wide * ratio;
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `${matrix.says}, ${rows} rows, ${cols} columns`);
+    canvas.onpointermove = (event) => this.hover(view, this.at(view, event), event);
+    canvas.onpointerleave = () => this.hover(null);
+    if (matrix.pick) canvas.onclick = (event) => this.choose(view, this.at(view, event));
+    this.figures.push(view);
+    return view;
+  }
+
+  index({ matrix, flip }, row, col) {
+    return flip ? col * matrix.shape[1] + row : row * matrix.shape[1] + col;
+  }
+
+  paint(context, view) {
+    const { canvas, rows, cols, matrix } = view, { theme } = this, values = this.picture.arrays[matrix.array];
+    const blocked = matrix.masked ? this.picture.arrays.blocked : null, ramp = signedRamp(theme);
+    const weights = (theme.packed ??= Uint32Array.from(theme.ramp, pack32)), hatch = pack32(theme.hatch), paper = pack32(theme.paper);
+    const image = context.createImageData(canvas.width, canvas.height), out = new Uint32Array(image.data.buffer);
+    const tops = spans(rows, canvas.height), lefts = spans(cols, canvas.width), period = Math.round(6 * (window.devicePixelRatio || 1));
+    for (let y = 0; y < canvas.height; y++) {
+      for (let x = 0; x < canvas.width; x++) {
+        let best = 0, open = false;
+        for (let r = tops[2 * y]; r < tops[2 * y + 1]; r++) {
+          for (let c = lefts[2 * x]; c < lefts[2 * x + 1]; c++) {
+            const i = this.index(view, r, c);
+            if (blocked?.[i]) continue;
+            open = true;
+            if (Math.abs(values[i]) > Math.abs(best)) best = values[i];
+          }
+        }
+        const shown = matrix.weights ? weights[1 + Math.round(254 * best)] : ramp.packed[signedCode(best, matrix.scale)];
+        out[y * canvas.width + x] = open ? shown : (x + y) % period === 0 ? hatch : paper;
+      }
+    }
+    context.putImageData(image, 0, 0);
+    context.strokeStyle = theme.line;
+    context.strokeRect(0.5, 0.5, canvas.width - 1, canvas.height - 1);
+  }
+
+  at(view, event) {
+    const row = Math.min(view.rows - 1, Math.max(0, Math.floor((event.offsetY / view.tall) * view.rows)));
+    return { row, col: Math.min(view.cols - 1, Math.max(0, Math.floor((event.offsetX / view.wide) * view.cols))) };
+  }
+
+  hover(view, spot, event) {
+    for (const band of this.root.querySelectorAll(".band:not(.held)")) band.remove();
+    this.tip.hidden = !view;
+    if (!view) return;
+    this.band(view, spot.row, spot.col, 1, 1);
+    if (view.from) {
+      this.band(view.from[0], spot.row, 0, 1, view.from[0].cols);
+      this.band(view.from[1], 0, spot.col, view.from[1].rows, 1);
+    }
+    if (view.same) this.band(view.same, spot.row, spot.col, 1, 1);
+    this.say(view, spot, event);
+  }
+
+  say(view, { row, col }, event) {
+    const { tip, picture } = this, { matrix, flip } = view, i = this.index(view, row, col), value = picture.arrays[matrix.array][i];
+    const [first, second] = flip ? [col, row] : [row, col], hidden = matrix.masked && picture.arrays.blocked[i];
+    const masks = hidden ? picture.masks.filter((_, bit) => picture.arrays.blocked[i] & (1 << bit)) : [];
+    const where = (axis, n) => (picture.tokens[axis] ? picture.tokens[axis][n][0] : `${axis} ${n + 1}`);
+    tip.querySelector(".what").textContent = `${matrix.says}: ${where(matrix.axes[0], first)}, ${where(matrix.axes[1], second)}`;
+    tip.querySelector(".value").textContent = plain(value);
+    tip.querySelector(".why").textContent = masks.length ? `blocked by: ${masks.join(", ")}` : matrix.made ?? "";
+    Object.assign(tip.dataset, { matrix: matrix.array, first, second, value: exact(value) });
+    placeTip(tip, this.root, event);
+  }
+
+  band(view, row, col, rows, cols, held = false) {
+    const band = put(view.cells, "div", `band${held ? " held" : ""}`), { wide, tall } = view;
+    const w = (wide * cols) / view.cols, h = (tall * rows) / view.rows;
+    band.style.left = `${(wide * col) / view.cols - 1}px`;
+    band.style.top = `${(tall * row) / view.rows - 1}px`;
+    band.style.width = `${Math.max(w, 3) + 2}px`;
+    band.style.height = `${Math.max(h, 3) + 2}px`;
+  }
+
+  // The chosen weight, and the query's row or column, wherever they stand.
+  hold() {
+    const { query, key } = this.picture;
+    for (const view of this.figures) {
+      if (!view.matrix.pick) continue;
+      const [row, col] = view.flip ? [key, query] : [query, key];
+      this.band(view, row, col, 1, 1, true);
+    }
+  }
+
+  choose(view, { row, col }) {
+    const [query, key] = view.flip ? [col, row] : [row, col];
+    this.tell({ query, key });
+  }
+
+  // All equations as one picture, as they stand on the page.
+  download() {
+    const ratio = window.devicePixelRatio || 1, whole = document.createElement("canvas"), box = this.place.getBoundingClientRect();
+    whole.width = Math.ceil(box.width * ratio);
+    whole.height = Math.ceil(box.height * ratio);
+    const context = whole.getContext("2d");
+    context.fillStyle = this.theme.background;
+    context.fillRect(0, 0, whole.width, whole.height);
+    context.scale(ratio, ratio);
+    context.textBaseline = "top";
+    context.fillStyle = this.theme.text;
+    for (const line of this.place.querySelectorAll(".equation > p, figcaption, .sign")) {
+      const at = line.getBoundingClientRect();
+      context.font = `${getComputedStyle(line).fontSize} ${this.theme.font}`;
+      context.fillText(line.textContent, at.left - box.left, at.top - box.top + 2);
+    }
+    for (const { canvas, wide, tall } of this.figures) {
+      const at = canvas.getBoundingClientRect();
+      context.drawImage(canvas, at.left - box.left, at.top - box.top, wide, tall);
+    }
+    saveCanvas(whole, this.picture.title, this.picture.file, this.theme);
+  }
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".matrices");
+  const view = (root.view ??= new Matrices(root));
+  view.tell = (cell) => setTriggerValue("pick", cell);
+  view.show(unpack(data), themeOf(root));
+}

@@ -1,0 +1,112 @@
+// One kind of attention as a grid of layers × heads: a canvas with the pictures, and a real button over each of them.
+const GAP = 3, SIDE_ROOM = 20, TOP_ROOM = 15, LARGEST = 56;
+
+class Grid {
+  constructor(parent, on) {
+    this.on = on;
+    this.section = put(parent, "section", "block");
+    this.heading = put(this.section, "h4");
+    this.subtitle = put(this.section, "div", "quiet subtitle");
+    this.box = put(this.section, "div", "grid");
+    this.canvas = put(this.box, "canvas");
+    this.buttons = [];
+  }
+
+  // Fits `width`, and keeps one row of pictures within `height`.
+  show(block, codes, theme, width, height) {
+    this.block = block;
+    this.codes = codes.subarray(block.offset, block.offset + block.layers.length * block.heads * block.rows * block.cols);
+    this.heading.textContent = block.title;
+    this.subtitle.textContent = block.subtitle;
+    this.side = Math.max(12, Math.min(LARGEST, height, Math.floor((width - SIDE_ROOM) / block.heads)) - GAP);
+    this.paint(theme);
+    this.placeButtons();
+  }
+
+  // The codes of one head's picture.
+  head(layer, head) {
+    const size = this.block.rows * this.block.cols;
+    const first = (layer * this.block.heads + head) * size;
+    return this.codes.subarray(first, first + size);
+  }
+
+  corner(layer, head) {
+    return [SIDE_ROOM + head * (this.side + GAP), TOP_ROOM + layer * (this.side + GAP)];
+  }
+
+  paint(theme) {
+    const { heads, layers, rows, cols } = this.block;
+    const [width, height] = this.corner(layers.length, heads);
+    const [context, ratio] = sized(this.canvas, width, height);
+    context.fillStyle = theme.background;
+    context.fillRect(0, 0, this.canvas.width, this.canvas.height);
+    const side = Math.round(this.side * ratio);
+    layers.forEach((_, l) => {
+      for (let h = 0; h < heads; h++) {
+        const [x, y] = this.corner(l, h).map((v) => Math.round(v * ratio));
+        paintCodes(context, this.head(l, h), rows, cols, x, y, side, side, theme, Math.round(4 * ratio));
+      }
+    });
+    this.number(context, ratio, theme);
+  }
+
+  // Heads along the top, each with its colour, and layers down the side.
+  number(context, ratio, theme) {
+    context.scale(ratio, ratio);
+    context.font = `10px ${theme.font}`;
+    context.textBaseline = "middle";
+    context.textAlign = "center";
+    const every = this.side < 15 ? 2 : 1;
+    for (let h = 0; h < this.block.heads; h += every) {
+      const [x] = this.corner(0, h);
+      context.fillStyle = theme.quiet;
+      context.fillText(String(h + 1), x + this.side / 2, 5);
+      context.fillStyle = headColour(h);
+      context.fillRect(x, TOP_ROOM - 4, this.side, 2);
+    }
+    context.fillStyle = theme.quiet;
+    this.block.layers.forEach((layer, l) => context.fillText(String(layer), 7, this.corner(l, 0)[1] + this.side / 2));
+  }
+
+  placeButtons() {
+    const { heads, layers, sites, title } = this.block;
+    while (this.buttons.length > layers.length * heads) this.buttons.pop().remove();
+    while (this.buttons.length < layers.length * heads) this.addButton();
+    this.buttons.forEach((button, i) => {
+      const layer = Math.floor(i / heads), head = i % heads;
+      const [x, y] = this.corner(layer, head);
+      button.style.cssText = `left:${x}px;top:${y}px;width:${this.side}px;height:${this.side}px;--head:${headColour(head)}`;
+      button.dataset.site = sites[layer];
+      button.dataset.head = head;
+      button.setAttribute("aria-label", `${title}, layer ${layers[layer]}, head ${head + 1}`);
+    });
+  }
+
+  addButton() {
+    const button = put(this.box, "button");
+    button.type = "button";
+    const index = this.buttons.push(button) - 1;
+    const at = () => [Math.floor(index / this.block.heads), index % this.block.heads];
+    button.onclick = () => this.on.pick(this, ...at());
+    button.onpointerenter = () => this.on.enter(this, ...at(), button);
+    button.onfocus = () => button.matches(":focus-visible") && this.on.enter(this, ...at(), button);
+    button.onpointerleave = button.onblur = () => this.on.leave();
+    button.onkeydown = (event) => this.on.key(event, this, ...at());
+  }
+
+  mark(chosen) {
+    for (const button of this.buttons) {
+      const pressed = button.dataset.site === chosen.site && Number(button.dataset.head) === chosen.head;
+      button.setAttribute("aria-pressed", pressed);
+      button.tabIndex = pressed ? 0 : -1;
+    }
+  }
+
+  button(layer, head) {
+    return this.buttons[layer * this.block.heads + head];
+  }
+
+  remove() {
+    this.section.remove();
+  }
+}

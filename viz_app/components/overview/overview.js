@@ -1,0 +1,131 @@
+// All heads at a glance. Hover names a head and enlarges it, a click or the arrow keys choose one.
+class Overview {
+  constructor(root) {
+    this.root = root;
+    this.grids = [];
+    this.zoom = root.querySelector(".zoom");
+    this.hint = root.querySelector(".hint");
+    root.querySelector(".save").onclick = () => this.download();
+    this.watcher = new ResizeObserver(() => this.layout());
+    this.watcher.observe(root);
+  }
+
+  show(picture, theme) {
+    this.picture = picture;
+    this.theme = theme;
+    const { chosen } = picture;
+    if (this.waiting && this.waiting.site === chosen.site && this.waiting.head === chosen.head) this.waiting = null;
+    this.chosen = this.waiting ?? chosen;      // a choice on its way to Python is not taken back by an older answer
+    while (this.grids.length > picture.blocks.length) this.grids.pop().remove();
+    while (this.grids.length < picture.blocks.length) this.grids.push(new Grid(this.root.querySelector(".blocks"), this));
+    this.width = 0;
+    this.layout();
+  }
+
+  layout() {
+    const width = this.root.clientWidth;
+    if (!this.picture || !width || width === this.width) return;
+    this.width = width;
+    const columns = Math.max(1, Math.min(this.grids.length, Math.floor((width + 20) / 250)));
+    const room = (width - 20 * (columns - 1)) / columns;
+    const height = this.rowHeight(Math.ceil(this.grids.length / columns));
+    this.grids.forEach((grid, i) => grid.show(this.picture.blocks[i], this.picture.arrays.codes, this.theme, room, height));
+    this.mark();
+    const pooled = Math.max(...this.picture.blocks.map((block) => block.pool));
+    const face = pooled > 1 ? ` Each pixel = largest weight of ${pooled} × ${pooled}.` : "";
+    this.hint.textContent = `Rows: layers. Columns: heads. Click one, then use the arrow keys.${face}`;
+    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+  }
+
+  // So much for one row of pictures that all blocks, stacked this high, fit the window beside the head.
+  rowHeight(stacked) {
+    const most = Math.max(...this.picture.blocks.map((block) => block.layers.length));
+    const chrome = window.innerWidth < 700 ? window.innerHeight - 260 : 230 + 64 * stacked;
+    return Math.floor(Math.max(180, window.innerHeight - chrome) / (stacked * most));
+  }
+
+  mark() {
+    for (const grid of this.grids) grid.mark(this.chosen);
+    Object.assign(this.root.dataset, this.chosen);
+  }
+
+  pick(grid, layer, head) {
+    this.chosen = this.waiting = { site: grid.block.sites[layer], head };
+    this.mark();
+    this.send(this.chosen);
+  }
+
+  enter(grid, layer, head, button) {
+    const { block } = grid, { zoom, theme } = this;
+    zoom.querySelector(".name").textContent = `${block.title}: layer ${block.layers[layer]}, head ${head + 1}`;
+    const [context, ratio] = sized(zoom.querySelector("canvas"), 216, 216);
+    const side = Math.round(216 * ratio);
+    paintCodes(context, grid.head(layer, head), block.rows, block.cols, 0, 0, side, side, theme, Math.round(6 * ratio));
+    zoom.querySelector(".note").textContent =
+      `Rows read, columns are read; hatched = masked.${block.pool > 1 ? ` Each pixel = largest of ${block.pool} × ${block.pool}.` : ""}`;
+    zoom.hidden = false;
+    this.placeZoom(button);
+  }
+
+  // To the right of the hovered head where the window has room, else to its left.
+  placeZoom(button) {
+    const box = this.root.getBoundingClientRect(), at = button.getBoundingClientRect();
+    const right = at.right + 10, fits = right + this.zoom.offsetWidth < window.innerWidth;
+    const left = fits ? right : Math.max(4, at.left - this.zoom.offsetWidth - 10);
+    const top = Math.min(at.top - 20, window.innerHeight - this.zoom.offsetHeight - 6);
+    this.zoom.style.left = `${left - box.left}px`;
+    this.zoom.style.top = `${top - box.top}px`;
+  }
+
+  leave() {
+    this.zoom.hidden = true;
+  }
+
+  key(event, grid, layer, head) {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const next = this.neighbour(grid, layer + step[0], head + step[1]);
+    if (!next) return;
+    this.pick(...next);
+    next[0].button(next[1], next[2]).focus();
+  }
+
+  // Past a block's first or last layer the arrows go on in the block above or below.
+  neighbour(grid, layer, head) {
+    if (head < 0 || head >= grid.block.heads) return null;
+    const index = this.grids.indexOf(grid);
+    if (layer >= 0 && layer < grid.block.layers.length) return [grid, layer, head];
+    const other = this.grids[layer < 0 ? index - 1 : index + 1];
+    if (!other) return null;
+    return [other, layer < 0 ? other.block.layers.length - 1 : 0, Math.min(head, other.block.heads - 1)];
+  }
+
+  // All blocks, one under the other, as one PNG.
+  download() {
+    const canvases = this.grids.map((grid) => grid.canvas), ratio = window.devicePixelRatio || 1, band = 24 * ratio;
+    const whole = document.createElement("canvas");
+    whole.width = Math.max(...canvases.map((c) => c.width), 300 * ratio);
+    whole.height = canvases.reduce((sum, c) => sum + c.height + band, 0);
+    const context = whole.getContext("2d");
+    context.fillStyle = this.theme.background;
+    context.fillRect(0, 0, whole.width, whole.height);
+    context.font = `600 ${12 * ratio}px ${this.theme.font}`;
+    context.fillStyle = this.theme.text;
+    let y = 0;
+    canvases.forEach((canvas, i) => {
+      context.fillText(this.picture.blocks[i].title, 4 * ratio, y + 16 * ratio);
+      context.drawImage(canvas, 0, y + band);
+      y += canvas.height + band;
+    });
+    saveCanvas(whole, "All heads: rows are layers, columns are heads", "all-heads", this.theme);
+  }
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".overview");
+  const view = (root.view ??= new Overview(root));
+  view.send = (choice) => setTriggerValue("pick", choice);
+  view.show(unpack(data), themeOf(root));
+  return () => view.watcher.disconnect();
+}

@@ -1,0 +1,39 @@
+// A row of tokens coloured by how much each is read; the numbers stand under them.
+class Chips {
+  constructor(parent, side) {
+    this.title = put(parent, "div", "what");
+    this.row = put(parent, "div", "chips");
+    this.row.dataset.side = side;
+    this.chips = [];
+  }
+
+  // weights[i] for the tokens that may be read; from `open` on they are masked, from `known` on not there yet.
+  show(title, labels, weights, theme, { open = labels.length, known = labels.length } = {}) {
+    this.title.textContent = title;
+    this.row.classList.toggle("many", labels.length > 36);
+    while (this.chips.length > labels.length) this.chips.pop().remove();
+    while (this.chips.length < labels.length) {
+      const chip = put(this.row, "span", "chip-token");
+      put(chip, "b");
+      put(chip, "small");
+      this.chips.push(chip);
+    }
+    labels.forEach((label, i) => this.paint(this.chips[i], label, weights[i], i >= known ? "unknown" : i >= open ? "masked" : "open", theme));
+  }
+
+  paint(chip, label, weight, state, theme) {
+    const [name, value] = chip.children, code = state === "open" ? 1 + Math.round(weight * 254) : 0;
+    chip.dataset.state = state;
+    chip.dataset.weight = state === "open" ? exact(weight) : "";
+    name.textContent = state === "unknown" ? " " : shorten(label[0], 14);
+    name.classList.toggle("quiet", Boolean(label[2]) && code < 90);
+    value.textContent = state === "open" ? weight.toFixed(2) : " ";
+    chip.style.background = code ? css(theme.ramp[code]) : "";
+    chip.style.color = code ? theme.on(code) : "";
+    chip.title = {
+      open: `${label[0]}: weight ${exact(weight)}${label[1] ? ` (${label[1]})` : ""}`,
+      masked: `${label[0]}: masked (look-ahead): a later position may not be read`,
+      unknown: "not written yet",
+    }[state];
+  }
+}

@@ -1,0 +1,87 @@
+// Which keys and values are computed at a step and which are kept, and how the work of a step grows without the cache.
+const WITHOUT = "#E69F00";
+
+class Cost {
+  constructor(root) {
+    const keys = root.querySelector(".keys");
+    this.lines = ["with", "without", "cross"].map((name) => {
+      const line = put(keys, "div", name);
+      return { text: put(line, "p"), boxes: put(line, "div", "boxes") };
+    });
+    this.sum = put(keys, "p", "sum");
+    this.svg = root.querySelector(".chart svg");
+    this.note = root.querySelector(".chart .note");
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme, width: this.svg.clientWidth, height: 150 });
+    this.note.textContent = "Multiply–adds of the decoder at each step, counted from the model's sizes.";
+    this.svg.replaceChildren();
+    const { cached, uncached } = picture.work, steps = cached.length;
+    const left = 58, top = 22, floor = this.height - 22, most = Math.max(...uncached);
+    const pitch = (this.width - left - 8) / steps, y = (v) => floor - ((floor - top) * v) / most;
+    const text = (x, at, said, more = {}) => this.draw("text", { x, y: at, "font-size": 11, fill: theme.quiet, ...more }, said);
+    for (const v of [0, most / 2, most]) {
+      this.draw("line", { x1: left, x2: this.width - 6, y1: y(v), y2: y(v), stroke: theme.line });
+      text(left - 5, y(v) + 4, millions(v), { "text-anchor": "end" });
+    }
+    this.draw("rect", { x: left, y: 4, width: 10, height: 10, fill: WITHOUT });
+    text(left + 14, 13, "without cache");
+    this.draw("rect", { x: left + 104, y: 4, width: 10, height: 10, fill: theme.accent });
+    text(left + 118, 13, "with cache");
+    const wide = Math.max(1, Math.min(14, pitch * 0.4));
+    this.marks = cached.map((v, i) => {
+      const middle = left + (i + 0.5) * pitch, group = this.draw("g", {});
+      this.draw("rect", { x: middle - wide, y: y(uncached[i]), width: wide, height: floor - y(uncached[i]), fill: WITHOUT }, undefined, group);
+      this.draw("rect", { x: middle, y: y(v), width: wide, height: floor - y(v), fill: theme.accent }, undefined, group);
+      this.draw("title", {}, `step ${i + 1}: ${uncached[i].toLocaleString("en")} without, ${v.toLocaleString("en")} with the cache`, group);
+      return group;
+    });
+    const every = Math.ceil(18 / pitch);
+    for (let i = 0; i < steps; i += every) text(left + (i + 0.5) * pitch, floor + 14, String(i + 1), { "text-anchor": "middle" });
+    text(left - 5, floor + 14, "step", { "text-anchor": "end" });
+  }
+
+  draw(tag, attributes, text, parent = this.svg) {
+    const element = document.createElementNS(NS, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    if (text !== undefined) element.textContent = text;
+    parent.append(element);
+    return element;
+  }
+
+  at(step) {
+    const { work, serial } = this.picture, { cached, uncached, layers, source, parallel } = work;
+    const now = Math.min(step, cached.length - 1), kept = serial.cached[now];
+    const [cache, none, cross] = this.lines;
+    const each = `in each of the decoder's ${layers} layers`;
+    this.fill(cache, `With the cache: ${count(kept, "key and value", "keys and values")} kept, 1 computed now (${each}).`, kept, 1, serial.n);
+    this.fill(none, `Without it: all ${now + 1} computed again.`, 0, now + 1, serial.n);
+    const first = now === 0;
+    this.fill(cross, `Of the source: ${first ? `all ${source} keys and values computed now, once and for all steps` : `all ${source} kept since step 1`}.`, first ? 0 : source, first ? source : 0, source);
+    const total = (row) => row.slice(0, now + 1).reduce((a, b) => a + b, 0);
+    const [spent, would] = [total(cached), total(uncached)];
+    this.sum.textContent =
+      `Steps 1 to ${now + 1} together: ${millions(spent)} multiply–adds with the cache, ${millions(would)} without (${(would / spent).toFixed(1)} ×). ` +
+      `Training does all its ${this.picture.parallel.n} positions in one pass: ${millions(parallel)}.`;
+    Object.assign(this.sum.dataset, { cached: spent, uncached: would, parallel });
+    this.marks.forEach((mark, i) => mark.setAttribute("opacity", i <= now ? 1 : 0.35));
+  }
+
+  fill({ text, boxes }, said, kept, now, all) {
+    text.textContent = said;
+    while (boxes.children.length > all) boxes.lastChild.remove();
+    while (boxes.children.length < all) put(boxes, "i");
+    [...boxes.children].forEach((box, i) => (box.className = i < kept ? "kept" : i < kept + now ? "now" : "later"));
+    Object.assign(boxes.dataset, { kept, now });
+  }
+}
+
+const count = (n, one, many) => `${n} ${n === 1 ? one : many}`;
+
+// 1,234,567 as 1.23 M.
+function millions(v) {
+  if (v >= 1e9) return `${(v / 1e9).toFixed(2)} G`;
+  if (v >= 1e6) return `${(v / 1e6).toFixed(2)} M`;
+  return v >= 1e3 ? `${(v / 1e3).toFixed(0)} k` : String(Math.round(v));
+}

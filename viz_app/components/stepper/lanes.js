@@ -1,0 +1,191 @@
+// Both runs as rows of tokens over the same positions: training reads the given text, inference reads what it wrote.
+const NS = "http://www.w3.org/2000/svg";
+const CELL = 23, HEAD = 21, TOP = 18 + HEAD;
+const DIFFERS = "#D55E00";
+
+class Lanes {
+  constructor(root, choose) {
+    this.names = root.querySelector(".lane-names");
+    this.scroll = root.querySelector(".lane-scroll");
+    this.svg = this.scroll.querySelector("svg");
+    this.legend = root.querySelector(".legend");
+    this.choose = choose;
+  }
+
+  // The rows from top to bottom with their place, once for a picture.
+  plan({ parallel, serial, free }) {
+    const rows = [
+      { key: "given", name: "given text", tokens: parallel.given, y: TOP },
+      { key: "reads", name: "decoder reads", tokens: parallel.read, y: TOP + CELL + 14 },
+      { key: "predicts", name: "model predicts", tokens: parallel.predicted, y: TOP + 2 * CELL + 24 },
+    ];
+    const second = rows[2].y + CELL + 8 + HEAD;
+    rows.push({ key: "serial-reads", name: "decoder reads", tokens: serial.read, y: second, serial: true });
+    rows.push({ key: "writes", name: "model writes", tokens: serial.written, y: second + CELL + 13, serial: true });
+    if (free) rows.push({ key: "free", name: "unforced run", tokens: free.written, y: second + 2 * CELL + 18 });
+    this.rows = rows;
+    this.row = Object.fromEntries(rows.map((row) => [row.key, row]));
+    this.height = rows.at(-1).y + CELL + 6;
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme });
+    this.plan(picture);
+    this.done = css(theme.ramp[40]);       // the ground of what has been computed
+    const measure = widthIn(`13px ${theme.font}`);
+    const longest = Math.max(...this.rows.flatMap((row) => row.tokens.map(([text]) => measure(text))));
+    this.room = Math.max(30, Math.min(96, longest + 14));
+    const free = this.scroll.clientWidth - 6;
+    this.pitch = Math.max(this.room + 6, Math.min(110, free / picture.steps));
+    this.width = Math.max(free, picture.steps * this.pitch);
+    this.svg.replaceChildren();
+    this.svg.setAttribute("width", this.width);
+    this.svg.setAttribute("height", this.height);
+    this.svg.style.cssText = `width:${this.width}px;height:${this.height}px`;
+    this.write();
+    this.legend.textContent =
+      `Filled: computed so far. Dashed: not there yet. Orange edge: not the token of the given text${picture.free ? ", in the unforced run: not the one written now" : ""}. Click a position to go there.`;
+    this.after();
+    this.column = this.draw("rect", { y: 1, width: this.pitch - 2, height: this.height - 2, rx: 5, fill: theme.accent, "fill-opacity": 0.1, stroke: theme.accent, "stroke-opacity": 0.6 });
+    for (let i = 0; i < picture.steps; i++) this.number(i);
+    this.arrows();
+    this.cells = Object.fromEntries(this.rows.map((row) => [row.key, row.tokens.map((label, i) => this.cell(row, label, i))]));
+    this.pads();
+  }
+
+  write() {
+    this.names.replaceChildren();
+    this.names.style.height = `${this.height}px`;
+    const at = (y, className, text) => (put(this.names, "div", className, text).style.top = `${y}px`);
+    at(2, "head", "position");
+    this.titles = [TOP, this.row["serial-reads"].y].map((y) => {
+      const title = put(this.names, "div", "title");
+      title.style.top = `${y - HEAD + 1}px`;
+      return title;
+    });
+    for (const row of this.rows) at(row.y + 3, `name${row.serial ? " serial" : ""}`, row.name);
+  }
+
+  draw(tag, attributes, text, parent = this.svg) {
+    const element = document.createElementNS(NS, tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    if (text !== undefined) element.textContent = text;
+    parent.append(element);
+    return element;
+  }
+
+  x(i) {
+    return i * this.pitch;
+  }
+
+  number(i) {
+    this.draw("text", { x: this.x(i) + this.pitch / 2, y: 14, "text-anchor": "middle", "font-size": 11, fill: this.theme.quiet }, String(i + 1));
+  }
+
+  // The ground behind everything after the first difference, where the two runs read different texts.
+  after() {
+    const { diverges, steps } = this.picture;
+    if (diverges < 0) return;
+    const x = this.x(diverges + 1);
+    if (diverges + 1 < steps) this.draw("rect", { x, y: 18, width: this.x(steps) - x, height: this.height - 18, fill: DIFFERS, "fill-opacity": 0.09 });
+    this.draw("rect", { x: this.x(diverges) + 1, y: 18, width: this.pitch - 2, height: this.height - 20, fill: "none", stroke: DIFFERS, "stroke-width": 1.6, "stroke-dasharray": "5 3", rx: 5 });
+  }
+
+  // Shifted right: what the decoder reads comes from the given text in training, from its own words in inference.
+  arrows() {
+    const { parallel, serial } = this.picture, { given, reads, predicts, writes } = this.row;
+    const from = this.row["serial-reads"], middle = this.pitch / 2, half = this.room / 2;
+    for (let i = 0; i + 1 < parallel.n; i++) this.arrow(this.x(i) + middle + 4, given.y + CELL, this.x(i + 1) + middle - 6, reads.y - 1);
+    for (let i = 0; i < parallel.n; i++) this.arrow(this.x(i) + middle, reads.y + CELL, this.x(i) + middle, predicts.y - 1, 0.45);
+    this.down = serial.taken.map((_, i) => this.arrow(this.x(i) + middle, from.y + CELL, this.x(i) + middle, writes.y - 1, 0.45));
+    this.back = serial.taken.slice(1).map((_, i) => this.arrow(this.x(i) + middle + Math.min(half, 14), writes.y - 1, this.x(i + 1) + middle - Math.min(half, 12), from.y + CELL + 1));
+  }
+
+  arrow(x1, y1, x2, y2, strength = 0.85) {
+    const group = this.draw("g", { stroke: this.theme.quiet, fill: "none", "stroke-width": 1.3, opacity: strength });
+    this.draw("path", { d: `M${x1} ${y1}L${x2} ${y2}` }, undefined, group);
+    const turn = Math.atan2(y2 - y1, x2 - x1), side = (a) => `${(x2 - 5 * Math.cos(turn + a)).toFixed(1)} ${(y2 - 5 * Math.sin(turn + a)).toFixed(1)}`;
+    this.draw("path", { d: `M${side(0.5)}L${x2} ${y2}L${side(-0.5)}` }, undefined, group);
+    return group;
+  }
+
+  cell(row, label, i) {
+    const { theme } = this, group = this.draw("g", { "data-row": row.key, "data-position": i });
+    const x = this.x(i) + (this.pitch - this.room) / 2;
+    const box = this.draw("rect", { x, y: row.y, width: this.room, height: CELL, rx: 4, fill: theme.background, stroke: theme.line }, undefined, group);
+    const text = this.draw("text", {
+      x: x + this.room / 2, y: row.y + CELL / 2 + 1, "text-anchor": "middle", "dominant-baseline": "middle", "font-size": 13,
+      fill: label[2] ? theme.quiet : theme.text, style: "unicode-bidi: plaintext",
+    }, fit(label[0], this.room - 8, widthIn(`13px ${theme.font}`)), group);
+    if (this.differs(row.key, i)) Object.entries({ stroke: DIFFERS, "stroke-width": 1.8 }).forEach((pair) => box.setAttribute(...pair));
+    if (row.key === "predicts") box.setAttribute("fill", this.done);
+    if (row.key === "free") group.setAttribute("opacity", 0.75);
+    if (row.key === "writes" && this.picture.forced.includes(i)) {
+      this.draw("circle", { cx: x + this.room - 1, cy: row.y + 2, r: 4, fill: DIFFERS }, undefined, group);
+      text.setAttribute("font-weight", 700);
+    }
+    return { group, box, text };
+  }
+
+  // Whether this token is not the one the given text has here (for the unforced run: not the one written now).
+  differs(key, i) {
+    const { parallel, serial, free } = this.picture;
+    if (key === "predicts") return parallel.best[i] !== parallel.taken[i];
+    if (key === "writes") return serial.taken[i] !== parallel.taken[i];
+    if (key === "free") return free.taken[i] !== serial.taken[i];
+    return false;
+  }
+
+  pads() {
+    for (let i = 0; i < this.picture.steps; i++) {
+      const pad = this.draw("rect", { x: this.x(i), y: 0, width: this.pitch, height: this.height, fill: "transparent", style: "cursor: pointer", class: "pad" });
+      this.draw("title", {}, this.hover(i), pad);
+      pad.onclick = () => this.choose(i);
+    }
+  }
+
+  hover(i) {
+    const line = this.rows.filter((row) => row.tokens[i]).map((row) => `${row.name}: ${row.tokens[i][0]}`);
+    return [`position ${i + 1}`, ...line].join("\n");
+  }
+
+  // At step `step` inference has written nothing beyond it; training has had everything from the start.
+  at(step) {
+    const { theme } = this, show = (element, on) => element.setAttribute("visibility", on ? "visible" : "hidden");
+    this.column.setAttribute("x", this.x(step) + 1);
+    this.entitle(step);
+    for (const key of ["serial-reads", "writes"]) {
+      this.cells[key].forEach(({ box, text, group }, i) => {
+        show(text, i <= step);
+        if (i <= step) box.removeAttribute("stroke-dasharray");
+        else box.setAttribute("stroke-dasharray", "3 3");
+        box.setAttribute("fill", i > step ? "transparent" : key !== "writes" ? theme.background : i === step ? theme.accent : this.done);
+        if (key === "writes") text.setAttribute("fill", i === step ? theme.background : theme.text);
+        group.setAttribute("opacity", i <= step ? 1 : 0.55);
+        group.dataset.shown = i <= step;
+        const differs = i <= step && this.differs(key, i);
+        box.setAttribute("stroke", differs ? DIFFERS : theme.line);
+      });
+    }
+    this.down.forEach((arrow, i) => show(arrow, i <= step));
+    this.back.forEach((arrow, i) => show(arrow, i < step));
+    this.follow(step);
+  }
+
+  entitle(step) {
+    const { parallel, serial, how, ownText } = this.picture, [training, inference] = this.titles;
+    const pass = Math.min(step + 1, serial.n);
+    const fill = (title, tag, rest) => (title.replaceChildren(), put(title, "b", "tag", tag), put(title, "span", "", rest));
+    const roomy = this.scroll.clientWidth > 520;
+    fill(training, "Training", `all ${parallel.n} positions at once, in 1 pass${roomy ? `. ${ownText ? "No text is typed at the left, so the model's own stands for the given text." : "The given text is the one typed at the left."}` : ""}`);
+    fill(inference, "Inference", `one after the other (${how}): pass ${pass} of ${serial.n}${roomy ? ", each token it writes is what it reads next" : ""}`);
+    inference.classList.add("serial");
+  }
+
+  // Keeps the column in sight without moving the page.
+  follow(step) {
+    const left = this.x(step), room = this.scroll.clientWidth;
+    if (left < this.scroll.scrollLeft + this.pitch) this.scroll.scrollLeft = Math.max(0, left - this.pitch);
+    else if (left + 2 * this.pitch > this.scroll.scrollLeft + room) this.scroll.scrollLeft = left + 2 * this.pitch - room;
+  }
+}

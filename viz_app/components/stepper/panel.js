@@ -1,0 +1,79 @@
+// One run at one step: what it has read, what it expects next, how sure it is, and where its attention goes.
+class Panel {
+  constructor(section, lane, force) {
+    Object.assign(this, { section, lane, lead: section.querySelector(".lead") });
+    this.expects = put(section, "div", "what");
+    this.bars = new Bars(section, force);
+    const entropy = put(section, "div", "entropy");
+    this.entropy = { text: put(entropy, "span"), bar: put(put(entropy, "span", "track"), "i"), most: put(entropy, "span", "quiet") };
+    this.cross = new Chips(section, "cross");
+    this.self = new Chips(section, "self");
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme, run: picture[this.lane] });
+    const { arrays } = picture, part = (name) => arrays[`${this.lane}_${name}`];
+    this.values = { ids: part("ids"), p: part("p"), rank: part("rank"), entropy: part("entropy"), cross: part("cross"), self: part("self") };
+    this.k = this.values.p.length / this.run.n;
+  }
+
+  // A position this run does not have (the other is longer) leaves the last one standing, faded.
+  at(step) {
+    const i = Math.min(step, this.run.n - 1), over = step >= this.run.n;
+    this.section.style.opacity = over ? 0.45 : 1;
+    Object.assign(this.section.dataset, { position: i + 1, over, entropy: exact(this.values.entropy[i]) });
+    this.say(i, over);
+    this.bars.show(this.rows(i, over));
+    this.sure(i);
+    this.attend(i);
+  }
+
+  say(i, over) {
+    const { lead, run, lane, picture } = this;
+    lead.replaceChildren();
+    const say = (text, className) => put(lead, "span", className, text);
+    if (over) {
+      const end = lane === "parallel" ? "The given text ends before this position." : run.ended ? "This run has already ended." : "This run was stopped at its limit of steps.";
+      return void say(`${end} Its last position, ${i + 1}:`);
+    }
+    say(lane === "parallel" ? "Position " : "Pass ");
+    say(`${i + 1} of ${run.n}`, "count");
+    say(lane === "parallel" ? " of one single pass. Given: " : ". So far it has: ");
+    const from = Math.max(0, i - 11);
+    if (from) say("… ");
+    run.read.slice(from, i + 1).forEach((label) => (say(label[0], "token"), say(" ")));
+    if (lane === "parallel" && i + 1 < picture.parallel.n) say("(the rest is there too, but masked)", "quiet");
+    return undefined;
+  }
+
+  rows(i, over) {
+    const { values, run, k, lane, picture } = this, drawn = lane === "serial" ? picture.arrays.drawn_p : undefined;
+    this.expects.textContent = lane === "parallel"
+      ? "What the model expects next, and what is given:"
+      : `What the model expects next${picture.sampling ? " (orange frame: what the token is drawn from)" : ""}. Click another token to force it:`;
+    const [pad, start] = picture.unforceable;
+    return Array.from({ length: k }, (_, n) => {
+      const id = values.ids[i * k + n], here = id === run.taken[i];
+      const forced = lane === "serial" && picture.forced.includes(i);
+      const mark = !here ? "" : lane === "parallel" ? "given" : forced ? "forced" : "written";
+      const fixed = over || id === pad || id === start || (here && !forced);
+      return { id, label: run.candidates[i][n], p: values.p[i * k + n], drawn: drawn?.[i * k + n], mark, rank: values.rank[i], fixed };
+    });
+  }
+
+  sure(i) {
+    const value = this.values.entropy[i], { mostEntropy, vocab } = this.picture;
+    this.entropy.text.textContent = `Entropy ${value.toFixed(3)} nats`;
+    this.entropy.bar.style.width = `${(100 * value) / mostEntropy}%`;
+    this.entropy.most.textContent = `of at most ln ${vocab.toLocaleString("en")} = ${mostEntropy.toFixed(2)}`;
+  }
+
+  attend(i) {
+    const { picture, run, values, theme } = this, n = picture.source.length, width = values.self.length / run.n;
+    const row = (array, length) => array.subarray(i * length, (i + 1) * length);
+    this.cross.show(`Cross-attention: what it reads from ${picture.sourceName} (${picture.reading})`, picture.source, row(values.cross, n), theme);
+    const open = this.lane === "parallel" ? { open: i + 1 } : { known: i + 1 };
+    const what = this.lane === "parallel" ? "the given text" : "its own text";
+    this.self.show(`Self-attention: what it reads from ${what} (${picture.reading})`, run.read, row(values.self, width), theme, open);
+  }
+}

@@ -1,0 +1,133 @@
+// Walks both runs step by step. Everything is here already; Python hears of the step when the hand is lifted.
+const PACE = 900;      // ms a step while playing
+
+class Stepper {
+  constructor(root) {
+    this.root = root;
+    this.lanes = new Lanes(root, (step) => this.rest(step));
+    this.panels = [
+      new Panel(root.querySelector(".panel.parallel"), "parallel", null),
+      new Panel(root.querySelector(".panel.serial"), "serial", (id) => this.force(id)),
+    ];
+    this.cost = new Cost(root.querySelector(".cost"));
+    this.story = root.querySelector(".story");
+    this.slider = root.querySelector(".slider");
+    this.slider.oninput = () => (this.stop(), this.go(this.slider.value - 1));
+    this.slider.onchange = () => this.rest(this.slider.value - 1);
+    this.playing = null;
+    this.button = root.querySelector(".play");
+    this.button.onclick = () => (this.playing ? this.rest(this.step) : this.play());
+    root.querySelector(".back").onclick = () => this.rest(this.step - 1);
+    root.querySelector(".on").onclick = () => this.rest(this.step + 1);
+    root.querySelector(".cost .save").onclick = () => saveSvg(this.cost.svg, "Multiply–adds of each decoding step", "decoding-work", this.theme);
+    this.freeButton = root.querySelector(".free");
+    this.freeButton.onclick = () => (this.stop(), this.free());
+    this.watcher = new ResizeObserver(() => this.layout());
+    this.watcher.observe(root);
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme });
+    if (this.waiting === picture.step) this.waiting = undefined;
+    this.step = this.playing ? this.step : (this.waiting ?? picture.step);   // a step on its way to Python is not taken back
+    this.slider.max = picture.steps;
+    this.freeButton.disabled = !picture.forced.length;
+    this.root.style.setProperty("--differs", DIFFERS);
+    this.panels.forEach((panel) => panel.show(picture, theme));
+    this.width = 0;
+    this.layout();
+    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+  }
+
+  layout() {
+    const width = this.root.clientWidth;
+    if (!this.picture || !width || width === this.width) return;
+    this.width = width;
+    this.lanes.show(this.picture, this.theme);
+    this.cost.show(this.picture, this.theme);
+    this.go(this.step);
+  }
+
+  // Show a step (from 0) without a word to Python.
+  go(step) {
+    this.step = Math.max(0, Math.min(this.picture.steps - 1, Number(step)));
+    this.slider.value = this.step + 1;
+    this.root.querySelector(".where").textContent = `step ${this.step + 1} of ${this.picture.steps}`;
+    this.root.dataset.step = this.step + 1;
+    this.lanes.at(this.step);
+    this.panels.forEach((panel) => panel.at(this.step));
+    this.cost.at(this.step);
+    this.tell();
+    this.label();
+  }
+
+  // Stop at a step and report it.
+  rest(step) {
+    this.stop();
+    this.go(step);
+    if (this.picture.step === this.step && this.waiting === undefined) return;
+    this.waiting = this.step;
+    this.report(this.step);
+  }
+
+  play() {
+    if (this.step === this.picture.steps - 1) this.go(0);
+    this.playing = setInterval(() => {
+      if (this.step === this.picture.steps - 1 || !this.root.isConnected) return this.rest(this.step);
+      return this.go(this.step + 1);
+    }, PACE);
+    this.label();
+  }
+
+  stop() {
+    clearInterval(this.playing);
+    this.playing = null;
+    this.label();
+  }
+
+  label() {
+    this.button.textContent = this.playing ? "❚❚ Pause" : this.step === this.picture.steps - 1 ? "↺ Replay" : "▶ Play";
+  }
+
+  force(id) {
+    this.stop();
+    this.waiting = this.step;
+    this.take({ position: this.step, id });
+  }
+
+  // In one sentence: are the two runs still reading the same?
+  tell() {
+    const { story, step } = this, { diverges, parallel, serial } = this.picture;
+    story.replaceChildren();
+    const say = (text, tag = "span", className = "") => put(story, tag, className, text);
+    if (this.picture.note) say(`${this.picture.note} `, "span", "quiet");
+    if (diverges < 0 && step >= serial.n && !serial.ended) return void say(`Inference was stopped after ${serial.n} steps, the most it may write for this source. The given text goes on.`);
+    if (diverges < 0) return void say("Both take the same tokens everywhere, so at each position both have read the same and give the same probabilities: once all positions in one pass, once in many.");
+    const token = (label) => say(label[0], "b", "token");
+    if (step < diverges) {
+      say("So far both have read the same, and their probabilities agree. ");
+      return void say(`They part at position ${diverges + 1}.`, "span", "warn");
+    }
+    say(step === diverges ? "Here is the first difference: " : `They parted at position ${diverges + 1}: `, "span", "warn");
+    say("inference takes ");
+    token(serial.written[diverges]);
+    say(" where the given text has ");
+    token(parallel.given[diverges]);
+    if (step === diverges) say(". Both have read the same up to here, so the bars agree; from the next position on they read different texts.");
+    else say(". Since then each reads a different text: training the given one, mistakes or not; inference what it wrote itself.");
+    return undefined;
+  }
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".stepper");
+  const view = (root.view ??= new Stepper(root));
+  view.report = (step) => setTriggerValue("step", { position: step });
+  view.take = (choice) => setTriggerValue("force", choice);
+  view.free = () => setTriggerValue("free", true);
+  view.show(unpack(data), themeOf(root));
+  return () => {
+    view.watcher.disconnect();
+    clearInterval(view.playing);
+  };
+}

@@ -1,0 +1,245 @@
+// A table on a canvas: a row a token or a head; a column a vector as a strip of colours, a number, a weight or a length.
+// Where a strip has more numbers than pixels, each pixel shows the largest. Columns that find no room are left out, those
+// with the highest `drop` first.
+const ROW = 22, HEAD = 40, PAD = 12, NAMES = 118;
+
+class Table {
+  constructor(stage, on) {
+    this.stage = stage;
+    this.on = on;
+    this.cells = put(stage, "canvas", "cells");
+    this.marks = put(stage, "canvas", "marks");
+    this.cells.tabIndex = 0;
+    this.cells.setAttribute("role", "img");
+    this.cells.onpointermove = (event) => this.hover(this.at(event), event);
+    this.cells.onpointerleave = () => this.hover(null);
+    this.cells.onclick = (event) => {
+      const spot = this.at(event);
+      if (spot?.row.index !== undefined) this.on.click?.(spot.row.index);
+    };
+  }
+
+  // table: {columns, rows, names, lines, label}. `lines` keeps the height the same however many rows a stage has.
+  show(table, theme) {
+    Object.assign(this, { table, theme });
+    this.cells.setAttribute("aria-label", table.label);
+    this.width = this.stage.clientWidth;
+    this.height = HEAD + (table.lines ?? table.rows.length) * ROW + 6;
+    this.stage.style.height = `${this.height}px`;
+    const [context, ratio] = sized(this.cells, this.width, this.height);
+    sized(this.marks, this.width, this.height);
+    context.scale(ratio, ratio);
+    Object.assign(this, { context, ratio });
+    context.fillStyle = theme.background;
+    context.fillRect(0, 0, this.width, this.height);
+    context.textBaseline = "middle";
+    this.place();
+    this.title(0, this.namesWidth - 8, table.names, "", "right");
+    for (const column of this.columns) this.title(column.x, column.width, column.title, column.note, "left");
+    table.rows.forEach((row, i) => this.row(row, HEAD + i * ROW));
+    this.focus(null);
+  }
+
+  // Chooses the columns there is room for and shares out the width.
+  place() {
+    this.namesWidth = Math.min(NAMES, this.width * 0.3);
+    const room = this.width - this.namesWidth - 2, columns = [...this.table.columns];
+    const least = () => columns.reduce((sum, column) => sum + column.min + PAD, 0);
+    while (columns.length > 1 && least() > room) {
+      const first = columns.reduce((worst, column) => ((column.drop ?? 0) > (worst.drop ?? 0) ? column : worst));
+      if (!first.drop) break;
+      columns.splice(columns.indexOf(first), 1);
+    }
+    const spare = Math.max(0, room - least()), grow = columns.reduce((sum, column) => sum + (column.grow ?? 0), 0);
+    const squeeze = Math.min(1, room / least());
+    let x = this.namesWidth;
+    this.columns = columns.map((column) => {
+      const wanted = column.min * squeeze + (grow ? (spare * (column.grow ?? 0)) / grow : 0);
+      const width = Math.min(wanted, column.max ?? Infinity);
+      const placed = { ...column, x, width };
+      x += width + PAD * squeeze;
+      return placed;
+    });
+  }
+
+  title(x, width, text, note, side) {
+    const { context, theme } = this, right = side === "right";
+    context.textAlign = right ? "right" : "left";
+    const at = right ? x + width : x;
+    context.font = `600 12.5px ${theme.font}`;
+    context.fillStyle = right ? theme.quiet : theme.text;
+    if (right) context.font = `11px ${theme.font}`;
+    const measure = (t) => context.measureText(t).width;
+    context.fillText(fit(text, width + 6, measure), at, right ? HEAD - 12 : 11);
+    if (!note) return;
+    context.font = `10.5px ${theme.font}`;
+    context.fillStyle = theme.quiet;
+    context.fillText(fit(note, width + 8, measure), at, 27);
+  }
+
+  row(row, y) {
+    const { context, theme } = this;
+    if (row.mark === "foot" || row.mark === "top") {
+      context.fillStyle = theme.line;
+      context.fillRect(0, row.mark === "foot" ? y : y + ROW - 1, this.width, 1);
+    }
+    const measure = (text) => context.measureText(text).width;
+    context.textAlign = "right";
+    context.font = `${row.mark === "row" ? 400 : 600} 12.5px ${theme.font}`;
+    context.fillStyle = row.label[2] ? theme.quiet : theme.text;
+    context.fillText(fit(row.label[0], this.namesWidth - 62, measure), this.namesWidth - 10, y + ROW / 2);
+    if (row.aside) {
+      context.textAlign = "left";
+      context.font = `11px ${theme.font}`;
+      context.fillStyle = theme.quiet;
+      context.fillText(row.aside, 4, y + ROW / 2);
+    }
+    if (row.colour) {
+      context.fillStyle = row.colour;
+      context.fillRect(2, y + 6, 8, ROW - 12);
+    }
+    for (const column of this.columns) {
+      const value = row.cells[column.id];
+      if (value !== undefined) this[column.kind](value, column, y, row);
+    }
+  }
+
+  strip(values, column, y, row) {
+    const { context, ratio, theme } = this, ramp = signedRamp(theme), size = values.length;
+    const x0 = Math.round(column.x * ratio), wide = Math.max(1, Math.round(column.width * ratio));
+    const top = Math.round((y + 3) * ratio), tall = Math.round((ROW - 6) * ratio);
+    const scale = row.scale ?? column.scale, weights = column.colours === "weights";
+    const colour = (v) => (weights ? css(theme.ramp[1 + Math.round((254 * v) / scale)]) : ramp.css[signedCode(v, scale)]);
+    context.save();
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    if (size <= wide) {
+      for (let i = 0; i < size; i++) {
+        const [a, b] = [Math.round((i * wide) / size), Math.round(((i + 1) * wide) / size)];
+        context.fillStyle = colour(values[i]);
+        context.fillRect(x0 + a, top, b - a, tall);
+      }
+    } else {
+      const ends = spans(size, wide);
+      for (let p = 0; p < wide; p++) {
+        context.fillStyle = colour(strongest(values, ends[2 * p], ends[2 * p + 1]));
+        context.fillRect(x0 + p, top, 1, tall);
+      }
+    }
+    context.strokeStyle = theme.line;
+    context.lineWidth = ratio;
+    context.strokeRect(x0 - 0.5, top - 0.5, wide + 1, tall + 1);
+    context.restore();
+  }
+
+  number(value, column, y, row) {
+    const ramp = signedRamp(this.theme), code = signedCode(value, column.scale);
+    if (value === -Infinity) return this.hatched(column, y, "−∞");
+    return this.box(column, y, ramp.css[code], ramp.inks[code], brief(value), row);
+  }
+
+  weight(value, column, y, row) {
+    if (row.blocked?.length) return this.hatched(column, y, "0");
+    const code = 1 + Math.round(254 * value);
+    return this.box(column, y, css(this.theme.ramp[code]), this.theme.on(code), value.toFixed(value < 0.0995 && value > 0 ? 3 : 2), row);
+  }
+
+  length(value, column, y) {
+    const { context, theme } = this, wide = (column.width - 44) * (column.scale ? Math.min(1, value / column.scale) : 0);
+    context.fillStyle = theme.accent;
+    context.fillRect(column.x, y + 5, wide, ROW - 10);
+    this.text(brief(value), column.x + wide + 5, y, "left", theme.text);
+  }
+
+  box(column, y, fill, ink, text) {
+    const { context, theme } = this;
+    context.fillStyle = fill;
+    context.fillRect(column.x, y + 2, column.width, ROW - 4);
+    context.strokeStyle = theme.line;
+    context.strokeRect(column.x + 0.5, y + 2.5, column.width - 1, ROW - 5);
+    this.text(text, column.x + column.width / 2, y, "center", ink);
+  }
+
+  hatched(column, y, text) {
+    const { context, ratio, theme } = this, at = (v) => Math.round(v * ratio);
+    paintCodes(context, [0], 1, 1, at(column.x), at(y + 2), Math.max(1, at(column.width)), at(ROW - 4), theme, Math.round(6 * ratio));
+    context.font = `12px ${theme.font}`;
+    const wide = context.measureText(text).width + 8;
+    context.fillStyle = theme.background;
+    context.fillRect(column.x + (column.width - wide) / 2, y + 4, wide, ROW - 8);
+    this.text(text, column.x + column.width / 2, y, "center", theme.text);
+  }
+
+  text(text, x, y, align, ink) {
+    const { context, theme } = this;
+    context.font = `12px ${theme.font}`;
+    context.textAlign = align;
+    context.fillStyle = ink;
+    context.fillText(text, x, y + ROW / 2 + 0.5);
+  }
+
+  // What is under the pointer: {row, line, column, cell}; cell is the number's place in its vector.
+  at(event) {
+    const line = Math.floor((event.offsetY - HEAD) / ROW), row = this.table.rows[line];
+    if (!row) return null;
+    const column = this.columns.find((c) => event.offsetX >= c.x && event.offsetX < c.x + c.width);
+    const value = column && row.cells[column.id];
+    if (value === undefined) return { row, line };
+    const cell = column.kind === "strip" ? Math.min(value.length - 1, Math.floor(((event.offsetX - column.x) / column.width) * value.length)) : undefined;
+    return { row, line, column, cell, value: cell === undefined ? value : value[cell] };
+  }
+
+  hover(spot, event) {
+    this.cells.style.cursor = spot?.row.index !== undefined && this.on.click ? "pointer" : "default";
+    this.focus(spot);
+    this.on.hover(spot, event);
+  }
+
+  // Outlines the chosen row, the number under the pointer, and the same place of the vectors it belongs with.
+  focus(spot) {
+    const { ratio, theme } = this, context = this.marks.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, this.width, this.height);
+    const chosen = this.table.rows.findIndex((row) => row.index !== undefined && row.index === this.table.chosen);
+    context.strokeStyle = theme.accent;
+    context.lineWidth = 1.5;
+    if (chosen >= 0) context.strokeRect(1, HEAD + chosen * ROW + 0.5, this.width - 2, ROW - 1);
+    if (!spot?.column || spot.cell === undefined) return;
+    context.strokeStyle = theme.text;
+    const family = this.columns.filter((c) => c === spot.column || (c.family && c.family === spot.column.family));
+    for (const column of family) {
+      for (const line of new Set([spot.line, ...(column.family ? this.tops : [])])) {
+        const values = this.table.rows[line].cells[column.id];
+        if (!values?.length || spot.cell >= values.length) continue;
+        const step = column.width / values.length;
+        context.strokeRect(column.x + spot.cell * step - 1, HEAD + line * ROW + 2, Math.max(step, 2) + 2, ROW - 4);
+      }
+    }
+  }
+
+  get tops() {
+    return this.table.rows.flatMap((row, line) => (row.mark === "top" ? [line] : []));
+  }
+}
+
+// Puts a tip beside the pointer, inside the component.
+function placeTip(tip, root, event) {
+  const box = root.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+  tip.style.left = `${Math.max(0, Math.min(x + 16, root.clientWidth - tip.offsetWidth))}px`;
+  tip.style.top = `${y + 18}px`;
+}
+
+// The rows of Concat(b)·W_O: one a head, then the bias, their sum, and the stream it is added to.
+function headRows(picture) {
+  const { arrays, n_heads, d_model, headScales } = picture;
+  const part = (values, h, size) => values.subarray(h * size, (h + 1) * size);
+  const rows = Array.from({ length: n_heads }, (_, h) => ({
+    label: [`head ${h + 1}`, "", false], mark: "row", index: h, colour: headColour(h),
+    cells: {
+      head_out: part(arrays.head_out, h, arrays.head_out.length / n_heads), added: part(arrays.added, h, d_model),
+      norm: arrays.sizes[h],
+    },
+  }));
+  const foot = (label, values, n) => ({ label: [label, "", false], mark: "foot", cells: { added: values, norm: arrays.sizes[n_heads + n] } });
+  const own = { scale: headScales.residual, aside: `±${brief(headScales.residual)}` };
+  return [...rows, foot("+ bias", arrays.bias, 0), foot("= output", arrays.total, 1), { ...foot("added to", arrays.residual, 2), ...own }];
+}

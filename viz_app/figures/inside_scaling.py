@@ -1,0 +1,145 @@
+"""What dividing by √d_k does: the softmax of one query with and without it, and entropy and gradient for any divisor."""
+
+import math
+from dataclasses import dataclass
+
+import altair as alt
+import torch
+from torch import Tensor
+
+from models import anatomy
+from models.anatomy import Scaling
+from models.trace import AttentionSite, Trace
+from viz_app.figures.colours import ACCENT
+from viz_app.figures.inside import Cell, shown_keys
+from viz_app.figures.labels import labels
+from viz_app.figures.sites import token_rows
+
+WITHOUT = "#c8590b"      # the softmax without the division; with it, the accent that weights have everywhere
+WITHOUT_DARK, ACCENT_DARK = "#ff9d5c", "#9dbcff"
+POINTS = 41              # divisors on a curve
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One head's softmax with the model's divisor √d_k and with divisor 1: row `query`, and the mean over all rows that may
+    read anything. `spread` is the standard deviation of the scores over the open cells."""
+
+    root: float
+    n_open: int
+    with_root: Scaling
+    without: Scaling
+    spread: tuple[float, float]
+    mean_entropy: tuple[float, float]
+    mean_gradient: tuple[float, float]
+
+
+def compared(at: Cell) -> Compared:
+    """The numbers of the page, with first, without second."""
+    site, root = at.site, math.sqrt(at.site.d_head)
+    raw, allowed = anatomy.raw_scores(site, at.head), site.allowed(head=at.head)
+    every = [anatomy.scaling(raw, allowed, divisor) for divisor in (root, 1.0)]
+    one = [anatomy.scaling(raw[at.query], allowed[at.query], divisor) for divisor in (root, 1.0)]
+    rows = allowed.any(-1)
+    spread = [_spread(s.scores[allowed]) for s in every]
+    return Compared(
+        root, int(allowed[at.query].sum()), *one, tuple(spread),
+        tuple(_mean(s.entropy[rows]) for s in every), tuple(_mean(s.gradient[rows]) for s in every),
+    )
+
+
+def curves(at: Cell) -> list[dict[str, float]]:
+    """Entropy (nats) and gradient norm of the chosen query's softmax for divisors from ¼ to 4·√d_k, evenly on a log scale."""
+    site = at.site
+    raw, allowed = anatomy.raw_scores(site, at.head)[at.query], site.allowed(head=at.head)[at.query]
+    ends = math.log(0.25), math.log(4 * math.sqrt(site.d_head))
+    found = [anatomy.scaling(raw, allowed, float(d)) for d in torch.linspace(*ends, POINTS, dtype=torch.float64).exp()]
+    return [{"divisor": s.divisor, "entropy": float(s.entropy), "gradient": float(s.gradient)} for s in found]
+
+
+def bars(trace: Trace, at: Cell) -> list[dict]:
+    """The chosen query's weights, two rows a key: with and without √d_k; the strongest keys of a long input."""
+    c = compared(at)
+    names = labels(token_rows(trace, at.site)[1])
+    return [
+        {"key": f"{j} {names[j].text}", "place": j, "softmax": name, "weight": float(scaling.weights[j])}
+        for j in shown_keys(at.walk, at.key)
+        for name, scaling in ((_with(at.site), c.with_root), ("without", c.without))
+    ]
+
+
+def weights_chart(trace: Trace, at: Cell, dark: bool = False) -> alt.Chart:
+    """Bars: the softmax with and without the division."""
+    return (
+        alt.Chart(alt.Data(values=bars(trace, at)))
+        .mark_bar()
+        .encode(
+            x=alt.X("key:N", sort=alt.SortField("place"), title="what is read (key)", axis=alt.Axis(labelAngle=-45, labelLimit=90, labelOverlap=False)),
+            xOffset=alt.XOffset("softmax:N", sort=[_with(at.site), "without"]),
+            y=alt.Y("weight:Q", title="weight", scale=alt.Scale(domain=[0, 1])),
+            color=alt.Color("softmax:N", title=None, scale=_colours(at.site, dark), legend=alt.Legend(orient="top")),
+            tooltip=["key:N", "softmax:N", alt.Tooltip("weight:Q", format=".6f")],
+        )
+        .properties(height=330, title="This query's weights, with and without the division")
+    )
+
+
+def curve_chart(at: Cell, field: str, title: str, unit: str, dark: bool = False) -> alt.LayerChart:
+    """`field` ("entropy" or "gradient") against the divisor, with √d_k and 1 marked."""
+    root = math.sqrt(at.site.d_head)
+    ink = ACCENT_DARK if dark else ACCENT
+    marks = [{"divisor": root, "softmax": _with(at.site)}, {"divisor": 1.0, "softmax": "without"}]
+    line = (
+        alt.Chart(alt.Data(values=curves(at)))
+        .mark_line(color=ink)
+        .encode(
+            x=alt.X("divisor:Q", scale=alt.Scale(type="log", nice=False), title="divisor of q·k",
+                    axis=alt.Axis(values=[0.25, 0.5, 1, 2, 4, 8, 16, 32], format="~g")),
+            y=alt.Y(f"{field}:Q", title=unit, scale=alt.Scale(zero=True)),
+            tooltip=[alt.Tooltip("divisor:Q", format=".3g"), alt.Tooltip(f"{field}:Q", format=".4g")],
+        )
+    )
+    rules = (
+        alt.Chart(alt.Data(values=marks))
+        .mark_rule(strokeWidth=2, strokeDash=[5, 3])
+        .encode(x="divisor:Q", color=alt.Color("softmax:N", title=None, scale=_colours(at.site, dark), legend=alt.Legend(orient="top")))
+    )
+    return (line + rules).properties(height=270, title=title)
+
+
+def says(at: Cell) -> str:
+    """What the numbers come to, in words; only what these numbers show."""
+    c = compared(at)
+    if c.n_open <= 1:
+        return "This query may read at most one token: softmax has nothing to choose, whatever the scores are divided by."
+    with_root, without = c.with_root, c.without
+    change = float(without.gradient) / max(float(with_root.gradient), 1e-12)
+    answer = (
+        f"only {change:.0%} as strongly" if change < 0.95 else f"{change:.1f} times as strongly" if change > 1.05 else "about as strongly"
+    )
+    with_all, without_all = c.mean_gradient
+    over_all = f"Over all queries of this head the mean gradient would be {without_all:.2g} instead of {with_all:.2g}"
+    moral = ": a softmax that hardly answers hardly learns, which is why the paper divides. " if without_all < 0.8 * with_all else ". "
+    return (
+        f"Without the division the scores would lie {c.root:.3g} times as far apart, and the strongest weight here would be "
+        f"{float(without.weights.max()):.2f} instead of {float(with_root.weights.max()):.2f}. The weights would then answer {answer} "
+        f"when a score moves. {over_all}{moral}"
+        "(These are the vectors of a model trained with the division; trained without it, it would have other ones.)"
+    )
+
+
+def _with(site: AttentionSite) -> str:
+    return f"÷ √{site.d_head} (the model)"
+
+
+def _colours(site: AttentionSite, dark: bool) -> alt.Scale:
+    chosen = [ACCENT_DARK, WITHOUT_DARK] if dark else [ACCENT, WITHOUT]
+    return alt.Scale(domain=[_with(site), "without"], range=chosen)
+
+
+def _spread(values: Tensor) -> float:
+    return float(values.std(correction=0)) if values.numel() else 0.0
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.mean()) if values.numel() else 0.0

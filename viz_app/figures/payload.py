@@ -1,0 +1,36 @@
+"""One bytes payload for a browser component: a JSON header and the arrays it names.
+
+Layout: header length (uint32, little-endian), header as UTF-8 JSON, then each array at an offset that is a multiple of 8
+from the start of the array area. The header's "arrays" maps a name to [dtype, shape, offset].
+"""
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+
+_ALIGN = 8
+
+
+def pack(header: dict[str, Any], **arrays: np.ndarray) -> bytes:
+    """The header and the arrays as one payload; read in the browser by `unpack` of components/common/payload.js."""
+    places, chunks, offset = {}, [], 0
+    for name, array in arrays.items():
+        raw = np.ascontiguousarray(array).tobytes()
+        places[name] = [str(array.dtype), list(array.shape), offset]
+        chunks.append(raw.ljust(-(-len(raw) // _ALIGN) * _ALIGN, b"\0"))
+        offset += len(chunks[-1])
+    head = json.dumps({**header, "arrays": places}, ensure_ascii=False).encode()
+    return b"".join([struct.pack("<I", len(head)), head, *chunks])
+
+
+def unpack(payload: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays back, as the browser sees them."""
+    (length,) = struct.unpack_from("<I", payload)
+    header = json.loads(payload[4 : 4 + length])
+    arrays = {
+        name: np.frombuffer(payload, dtype, count=int(np.prod(shape)), offset=4 + length + offset).reshape(shape)
+        for name, (dtype, shape, offset) in header["arrays"].items()
+    }
+    return header, arrays

@@ -1,0 +1,203 @@
+"""What the Positions page says: names of the formulas, and what the measurements mean."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from models.position_measures import FormulaMeasures
+from models.shuffle import ShuffleTest
+from viz_app.figures.positions import NEVER
+from viz_app.figures.positions_shuffle import UNRELATED, says
+
+OWN = "model"  # picked beside the formulas: the table of the loaded checkpoint
+NAMES = {"paper": "The paper's", "2^i": "Misprint 2ⁱ", "sin-sin": "Misprint sin, sin", OWN: "This model's own"}
+LATEX = {
+    "paper": r"\sin\frac{pos}{10000^{2i/d}},\;\;\cos\frac{pos}{10000^{2i/d}}",
+    "2^i": r"\sin\frac{pos}{10000^{\mathbf{2^i}/d}},\;\;\cos\frac{pos}{10000^{\mathbf{2^i}/d}}",
+    "sin-sin": r"\sin\frac{pos}{10000^{2i/d}},\;\;\mathbf{\sin}\frac{pos}{10000^{(\mathbf{2i+1})/d}}",
+}
+WHOSE = {"paper": "the paper's formula", "2^i": "the misprint 2ⁱ", "sin-sin": "the misprint with sine twice"}
+WHAT = {
+    "paper": "Dimensions come in pairs, a sine and a cosine of one wavelength. From pair to pair the wavelength grows "
+    "by the same factor, from 2π towards 10000·2π positions.",
+    "2^i": "2ⁱ printed where 2i should stand. The exponent doubles from pair to pair, so that after a few pairs the "
+    "wavelengths leave every text behind.",
+    "sin-sin": "Sine printed in both places, the second time with 2i+1. No dimension has a cosine partner of its own "
+    "wavelength.",
+}
+
+
+NO_WAVES = (
+    "**Learned vectors have no wavelength.** They were found by training, one number at a time. Look at the map: are "
+    "neighbouring places alike?"
+)
+BAND = (
+    "Line: mean over all pairs at this distance. Band: least to largest; where there is none, only the distance counts."
+)
+SHIFT_HELP = "Is PE(pos+k) one fixed matrix times PE(pos), wherever pos is?"
+PICTURES = "Each picture has its own download at its upper right corner, when the pointer is on it."
+
+
+def own_help(kind: str) -> str:
+    """What the loaded model's positions are, beside the picker."""
+    return f"This model's positions are {kind}." + (" It has no table of its own." if kind == "none" else "")
+
+
+def explained(formula: str, kind: str) -> str:
+    """The table on the screen in words and symbols; `kind` is the loaded model's."""
+    if formula != OWN:
+        text = f"**{NAMES[formula]}.** PE(pos, 2i) and PE(pos, 2i+1) are\n\n$${LATEX[formula]}$$\n\n{WHAT[formula]}"
+        if kind == "learned":
+            text += f" The loaded model learned its vectors instead: pick “{NAMES[OWN]}” to see them."
+        return text + (" The loaded model has no position vectors at all." if kind == "none" else "")
+    if kind == "learned":
+        return (
+            "**Learned positions.** One vector for each place, trained like every other weight. Nothing in them is "
+            "prescribed, and past the last place there is none."
+        )
+    return f"**Sinusoidal positions**, by the paper's formula, computed and not learned:\n\n$${LATEX['paper']}$$"
+
+
+def dimension(formula: str, dim: int, wavelength: float | None) -> str:
+    """A dimension's name in a legend: which function, which wavelength."""
+    if wavelength is None:
+        return f"dimension {dim}"
+    function = "cos" if dim % 2 and formula != "sin-sin" else "sin"
+    return f"dimension {dim}: {function}, wavelength {length(wavelength)}"
+
+
+def length(wavelength: float) -> str:
+    """A wavelength in positions."""
+    return "endless" if wavelength >= NEVER else f"{wavelength:,.1f}" if wavelength < 100 else f"{wavelength:,.0f}"
+
+
+def turns(waves: Tensor, n: int) -> str:
+    """How the wavelengths lie against the length shown."""
+    full, endless = int((waves <= n).sum()), int((waves >= NEVER).sum())
+    rest = f" {endless} dimensions have a wavelength over 10⁹ and are not drawn." if endless else ""
+    return (
+        f"{full} of {len(waves)} dimensions make at least one full turn within {n} positions; the slower ones say "
+        f"roughly where in the text, the faster ones exactly where.{rest}"
+    )
+
+
+def share(value: float) -> str:
+    """A share of the vectors' length, as a percentage or as rounding."""
+    return f"0 (rounding: {value:.0e})" if value < 1e-6 else f"{100 * value:.1f} %"
+
+
+def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[str]]]:
+    """The comparison as a table: what is measured, and its value for each formula."""
+    d, k = measures[0].table.shape[1], measures[0].shift
+    lengths = [m.table.norm(dim=1) for m in measures]
+    return [
+        ("Dimensions that move at all (by 0.01 or more)", [f"{m.moving} of {d}" for m in measures]),
+        (
+            "Length of the vectors, shortest to longest",
+            [f"{float(v.min()):.2f} to {float(v.max()):.2f}" for v in lengths],
+        ),
+        (
+            "The two positions hardest to tell apart",
+            ["{} and {}".format(*m.neighbours.closest_pair) + f", {m.neighbours.least:.3f} apart" for m in measures],
+        ),
+        (
+            "Aliased: positions that resemble a far one more than those beside them",
+            [f"{m.neighbours.aliased} of {len(m.table)}" for m in measures],
+        ),
+        (
+            "The two positions least alike: their PE·PEᵀ, as a share of a vector's with itself",
+            [f"{100 * m.similarity.floor:.0f} %".replace("-", "−") for m in measures],
+        ),
+        (
+            "PE·PEᵀ at one distance differs from place to place by",
+            [f"{m.similarity.spread:.2g}" if m.similarity.spread > 1e-6 else "0" for m in measures],
+        ),
+        (f"Shift by {k}: turning each pair by its fixed angle misses by", [share(m.rotation_miss) for m in measures]),
+        (f"Shift by {k}: the best single matrix there is misses by", [share(m.best_linear_miss) for m in measures]),
+    ]
+
+
+def measured_table(measures: Sequence[FormulaMeasures]) -> str:
+    """The rows as a markdown table."""
+    lines = [
+        "| Measured | " + " | ".join(NAMES[m.formula] for m in measures) + " |",
+        "|---" * (len(measures) + 1) + "|",
+    ]
+    return "\n".join([*lines, *("| " + " | ".join([what, *values]) + " |" for what, values in measured_rows(measures))])
+
+
+def measured_note(m: FormulaMeasures) -> str:
+    """How the shifts were measured."""
+    return (
+        f"The upper rows are over the {len(m.table)} positions shown. Shifts are measured over {m.n_fit} positions, at "
+        "least four times as many as dimensions, so that no matrix fits by luck; a miss is the root mean square, as a "
+        "share of the vectors' length."
+    )
+
+
+def verdict(m: FormulaMeasures) -> str:
+    """What these numbers mean, in words."""
+    n, d = m.table.shape
+    said = []
+    if m.moving < d / 2:
+        said.append(
+            f"{d - m.moving} of {d} dimensions stand still: they cost space in every vector and say nothing, so any "
+            f"two positions are at least {100 * m.similarity.floor:.0f} % alike."
+        )
+    elif m.formula != "sin-sin":
+        said.append(f"{m.moving} of {d} dimensions take part.")
+    if m.neighbours.aliased:
+        said.append(f"{m.neighbours.aliased} of {n} positions resemble one far away more than their neighbour.")
+    if m.rotation_miss < 1e-6:
+        said.append(
+            f"A step of {m.shift} is one fixed rotation wherever one stands, so a head can learn “look {m.shift} back”."
+        )
+    else:
+        said.append(
+            f"No matrix takes PE(pos) to PE(pos+{m.shift}) everywhere: the best one misses by "
+            f"{share(m.best_linear_miss)} of the vectors' length. PE(0) is all zeros, and no matrix moves zero."
+        )
+    if m.similarity.spread > 1e-6:
+        said.append("How alike two positions are depends on where they stand, not only on their distance.")
+    else:
+        said.append("How alike two positions are depends on their distance alone.")
+    return " ".join(said)
+
+
+def shuffled(positioned: ShuffleTest, bare: ShuffleTest, kind: str) -> str:
+    """What the shuffle test found, in words."""
+    n = len(positioned.order)
+    if positioned.order == tuple(range(n)):
+        return (
+            "Nothing can change places here: besides the end mark there is only one token. Type more words at the left."
+        )
+    last, place = float(positioned.mean[-1]), positioned.stages[-1]
+    exact = says(float(bare.largest.max()))
+    if kind == "none":
+        return (
+            "This model was trained without position vectors. It cannot know the order of its source: reordering the "
+            f"tokens only reorders its vectors (largest change {exact} of their length, which is rounding)."
+        )
+    return (
+        f"With positions, a token's vector after {place} is on average {100 * last:.0f} % of its length away from what "
+        f"was ({100 * UNRELATED:.0f} % would be a right angle). With positions switched off, every vector is the same "
+        f"before, only in another place: the largest change anywhere is {exact} of a vector's length. That is "
+        "rounding, because sums are added up in another order."
+    )
+
+
+def adding(x: Tensor, p: Tensor, kind: str) -> str:
+    """Why adding is a projection of concatenating, for vectors of these sizes."""
+    d = x.shape[1]
+    lent = (
+        " This model adds no positions; p here is the paper's table, which it does not use." if kind == "none" else ""
+    )
+    return (
+        f"**Adding is concatenating, then projecting.** Write x and p one after the other, {2 * d} numbers, and "
+        f"multiply by [I; I], two unit matrices one above the other: that gives x + p, {d} numbers. So whatever W "
+        r"follows,\n\n$$\begin{bmatrix}x & p\end{bmatrix}\begin{bmatrix}W\\W\end{bmatrix}=(x+p)\,W.$$"
+        f"\n\nConcatenating could do a little more: p might have a matrix of its own below W, at the price of {d} × "
+        "more weights in each projection. Adding shares one matrix, and the model learns to keep the two apart. Here "
+        f"token vectors have a length of {float(x.norm(dim=1).mean()):.2f} on average and position vectors "
+        f"{float(p.norm(dim=1).mean()):.2f}.{lent}"
+    )

@@ -1,0 +1,51 @@
+"""The frame of the app: page settings, navigation, and one fragment that holds the sidebar and the page.
+
+The fragment makes an edit cheap: a key typed in the sidebar reruns it alone, not the frame around it.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import streamlit as st
+
+from viz_app import cache, parts, state
+from viz_app.sidebar import Shown, sidebar
+from viz_app.views.attention import attention
+from viz_app.views.decoding import decoding
+from viz_app.views.inside import inside
+from viz_app.views.masks import masks
+from viz_app.views.positions import positions
+
+_STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}</style>"
+
+# address → (title, page); the first is where a newcomer lands
+VIEWS: dict[str, tuple[str, Callable[[Shown], None]]] = {
+    "attention": ("Attention", attention),
+    "inside": ("Inside a head", inside),
+    "positions": ("Positions", positions),
+    "masks": ("Masks", masks),
+    "decoding": ("Decoding", decoding),
+}
+
+
+def main() -> None:
+    """One full run of the app."""
+    st.set_page_config(page_title="Attnscope", page_icon="👁", layout="wide", initial_sidebar_state=290)
+    st.html(_STYLE)
+    pages = {
+        st.Page(lambda: None, title=title, url_path=address, default=i == 0): view
+        for i, (address, (title, view)) in enumerate(VIEWS.items())
+    }
+    view = pages[st.navigation(list(pages), position="top")]
+    state.arrive()
+    _page(view)
+    cache.settle()
+
+
+@st.fragment
+def _page(view: Callable[[Shown], None]) -> None:
+    shown = sidebar()
+    if shown is None:
+        parts.nothing()
+    else:
+        view(shown)

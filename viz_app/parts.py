@@ -1,0 +1,64 @@
+"""Small pieces that several pages put on the screen. Text from outside is always escaped here."""
+
+from html import escape
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from models.checks import Check
+from models.trace import AttentionSite, Trace
+from viz_app import words
+from viz_app.figures import export
+
+
+def note(slot: DeltaGenerator, text: str, bad: bool = False) -> None:
+    """A line of small print under a control, or the error that belongs to it."""
+    role, look = ('role="alert"', "note bad") if bad else ("", "note")
+    slot.html(f'<p class="{look}" {role} dir="auto">{escape(text)}</p>')
+
+
+def headline(question: str, answer: str) -> None:
+    """What a page asks, and in one sentence how its pictures answer."""
+    st.html(f'<div class="headline"><h1>{escape(question)}</h1><p>{escape(answer)}</p></div>')
+
+
+def written(trace: Trace, terms: words.Terms, stale: bool) -> None:
+    """What the model read and what it wrote, prominently, in a strip of fixed height."""
+    said = "the model's own next token, position by position" if trace.teacher_forced else "the model writes"
+    aside = "The last text that could be run: see the note at the left." if stale else ""
+    st.html(
+        f'<div class="written"><div><small>{escape(terms.source_label)}</small>'
+        f'<p dir="auto" class="source">{escape(trace.source.text)}</p></div>'
+        f'<div class="arrow" aria-hidden="true">→</div>'
+        f'<div><small>{escape(said)}</small><p dir="auto" class="output">{escape(trace.output) or "&nbsp;"}</p></div>'
+        f'<small class="stale">{escape(aside)}</small></div>'
+    )
+
+
+def nothing() -> None:
+    """Before anything has run."""
+    st.html('<p class="nothing">There is no picture yet. Mend what the note at the left says.</p>')
+
+
+def checks_panel(checks: list[Check], trained: str) -> None:
+    """The checks of what is on the screen, each with its value and its limit."""
+    lines = "".join(
+        f'<li class="{"passed" if c.passed else "failed"}"><b>{"✓" if c.passed else "✗"} {escape(c.name)}</b><br>'
+        f"<small>{escape(c.sentence)}: {c.value:.2g}, allowed {c.limit:.2g}.</small></li>"
+        for c in checks
+    )
+    st.html(f'<div class="checks"><h4>Checked just now</h4><ul>{lines}</ul><p><small>{escape(trained)}</small></p></div>')
+
+
+def downloads(trace: Trace, site: AttentionSite, head: int, terms: words.Terms) -> None:
+    """The numbers of the pictures, and a drawing for print. Files are made when they are asked for."""
+    name = words.file_name(site, head)
+    title = words.head_title(site, head, terms)
+    with st.container(horizontal=True, gap="small", key="downloads"):
+        _download("This head, CSV", lambda: export.head_csv(trace, site, head), f"{name}.csv", "text/csv")
+        _download("This head, SVG", lambda: export.head_svg(trace, site, head, title), f"{name}.svg", "image/svg+xml")
+        _download("All heads, npz", lambda: export.heads_npz(trace), "all-heads.npz", "application/octet-stream")
+
+
+def _download(label: str, make, file_name: str, mime: str) -> None:
+    st.download_button(label, make, file_name, mime, key=f"download {label}", on_click="ignore", icon=":material/download:")

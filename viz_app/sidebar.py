@@ -1,0 +1,152 @@
+"""The sidebar all pages share: which model, which text. It returns what there is to show, or why there is nothing."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+import models
+from models import Scope, Trace
+from models.checkpoint import CheckpointError
+from viz_app import cache, words
+from viz_app.examples import examples
+from viz_app.parts import note
+from viz_app.state import CHECKPOINT, SOURCE, TARGET
+
+LANDING = "eng-fra"     # the checkpoint a newcomer sees first
+FIRST_TEXT = examples("translation")[0]     # the text box's default: what a URL without a source means
+_LAST_GOOD, _TASK, _EXAMPLE = "last good", "task", "example"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run asked for: a checkpoint, a source text, and a target text unless the model is to write it."""
+
+    checkpoint: str
+    source: str
+    target: str | None
+
+    @property
+    def scope(self) -> Scope:
+        return cache.scope(self.checkpoint)
+
+    @property
+    def trace(self) -> Trace:
+        return cache.trace(self.checkpoint, self.source, self.target)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run to show. `stale` is set while what stands in the sidebar cannot be run and the last good run stays."""
+
+    scope: Scope
+    trace: Trace
+    stale: bool = False
+
+    @property
+    def terms(self) -> words.Terms:
+        return words.terms(self.scope.task, self.scope.name)
+
+
+def sidebar() -> Shown | None:
+    """Draw the shared sidebar; None if nothing has run in this session yet."""
+    last: Request | None = st.session_state.get(_LAST_GOOD)
+    with st.sidebar:
+        st.html('<p class="brand">Attnscope</p><p class="motto">See attention work, live while you type.</p>')
+        name, scope = _checkpoint()
+        source, source_note, target, target_note = _texts(scope or (last and last.scope))
+        request = Request(name, source, target if target.strip() else None)
+        trace = _run(request, source_note, target_note) if scope else None
+        _swap(trace, target)
+    if trace:
+        st.session_state[_LAST_GOOD] = request
+        return Shown(scope, trace)
+    return Shown(last.scope, last.trace, stale=True) if last else None
+
+
+def _checkpoint() -> tuple[str, Scope | None]:
+    """The picker of shipped checkpoints, which takes a folder too; and the opened checkpoint, if it opens."""
+    names = sorted(models.shipped(), key=lambda name: name != LANDING)
+    name = st.selectbox(
+        "Model", names, key=CHECKPOINT, accept_new_options=True, bind="query-params",
+        placeholder="Pick a model or type a folder", help="A shipped model, or the path of a checkpoint folder of your own.",
+    )
+    slot = st.empty()
+    if not name:
+        note(slot, "Pick a model, or type the path of a checkpoint folder.", bad=True)
+        return "", None
+    try:
+        scope = cache.scope(name)
+    except CheckpointError as error:
+        note(slot, str(error), bad=True)
+        return name, None
+    note(slot, words.trained(scope.training))
+    return name, scope
+
+
+def _texts(scope: Scope | None) -> tuple[str, DeltaGenerator, str, DeltaGenerator]:
+    """The two text boxes, live while typing, each with a place for its note."""
+    t, offered = words.terms(scope.task if scope else "", scope.name if scope else ""), examples(scope.task if scope else "")
+    if scope:
+        _suit(scope.task, offered[0])
+    st.selectbox(
+        "Examples", offered, index=None, key=_EXAMPLE, placeholder="Pick an example …",
+        label_visibility="collapsed", on_change=_take_example,
+    )
+    source = st.text_input(f"{t.source_label} (type here)", FIRST_TEXT, key=SOURCE, live="0ms", bind="query-params")
+    source_note = st.empty()
+    target = st.text_input(
+        t.target_label, key=TARGET, live="0ms", bind="query-params", placeholder="empty: the model writes it",
+        help="Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
+    )
+    return source, source_note, target, st.empty()
+
+
+def _suit(task: str, example: str) -> None:
+    """Start a new task with an example of its own, because a sentence is no date; a text that came by URL stays."""
+    known = st.session_state.get(_TASK)
+    st.session_state[_TASK] = task
+    if known is None and example != FIRST_TEXT and SOURCE not in st.query_params:
+        st.session_state[SOURCE] = example
+    elif known is not None and known != task:
+        st.session_state[SOURCE], st.session_state[TARGET] = example, ""
+
+
+def _run(request: Request, source_note: DeltaGenerator, target_note: DeltaGenerator) -> Trace | None:
+    """Run it, and say under each box how long its text is, or what is wrong with it."""
+    try:
+        trace = request.trace
+    except models.InputError as error:
+        for field, slot in ((SOURCE, source_note), (TARGET, target_note)):
+            note(slot, _sentence(str(error)) if error.field == field else "", bad=error.field == field)
+        return None
+    except CheckpointError as error:       # replaced on disk since it was opened
+        note(source_note, _sentence(str(error)), bad=True)
+        return None
+    n_ctx = request.scope.n_ctx
+    note(source_note, words.length(trace.source.tokens, n_ctx, trace.source.unknown))
+    note(target_note, words.length(trace.target.tokens, n_ctx, trace.target.unknown))
+    return trace
+
+
+def _sentence(message: str) -> str:
+    return message[:1].upper() + message[1:] + "."
+
+
+def _swap(trace: Trace | None, target: str) -> None:
+    """One button: take over the model's text to edit it, or hand the writing back to the model."""
+    if target.strip():
+        st.button("Let the model write it", key="free", on_click=_set_target, args=("",), width="stretch")
+        return
+    own = trace.output if trace else ""
+    st.button("Edit the model's text", key="edit", on_click=_set_target, args=(own,), disabled=not own, width="stretch")
+
+
+def _set_target(text: str) -> None:
+    st.session_state[TARGET] = text
+
+
+def _take_example() -> None:
+    if st.session_state[_EXAMPLE]:
+        st.session_state[SOURCE], st.session_state[TARGET] = st.session_state[_EXAMPLE], ""
+        st.session_state[_EXAMPLE] = None

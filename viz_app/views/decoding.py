@@ -1,0 +1,125 @@
+"""Decoding: teacher-forced beside autoregressive, one token at a time; forced tokens, three ways to choose, a beam."""
+
+from dataclasses import replace
+
+import streamlit as st
+
+from models.aligned import Autoregression, Run, check_runs, of_trace
+from models.tokenizer import END
+from viz_app import cache, decoding_state, parts, words
+from viz_app.components.beam_tree import beam_tree
+from viz_app.components.stepper import stepper
+from viz_app.decoding_state import Place
+from viz_app.figures import decoding as figures
+from viz_app.figures import decoding_beam, decoding_drawing, decoding_export
+from viz_app.figures.decoding import Reading, Story
+from viz_app.sidebar import Shown
+from viz_app.views.decoding_controls import controls
+
+_ANSWER = (
+    "Training gives it the right text and asks at all positions in one pass. "
+    "In use it writes one token, reads it back, writes the next."
+)
+
+
+def decoding(shown: Shown) -> None:
+    """Draw the page."""
+    trace, terms = shown.trace, shown.terms
+    parts.headline("Decoding: what does it do, one token at a time?", _ANSWER)
+    parts.written(trace, terms, shown.stale)
+    if not shown.scope.config.n_decoder_layers:
+        parts.note(st.empty(), "This model's decoder has no layers, so there is no decoding to show.")
+        return
+    place = decoding_state.place(shown.scope, trace)
+    method, reading = controls(trace, place)
+    written = cache.decoded(shown.scope, trace.source.ids, method)
+    story = _story(shown, written)
+    place = _inside(place, story)
+    payload = figures.stepper(story, shown.scope, reading, terms, place.step, _note(shown, story, place))
+    stepper(payload, decoding_state.go, decoding_state.force, decoding_state.let_go)
+    if written.beam:
+        _beam(shown, written, place, reading)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        _explain()
+        _downloads(story, shown, reading, place.step)
+    with right:
+        uncached = cache.along(shown.scope, trace.source.ids, written.run.taken)
+        parts.checks_panel(check_runs(story.parallel, story.serial, uncached), words.trained(shown.scope.training))
+
+
+def _story(shown: Shown, written: Autoregression) -> Story:
+    free: Run | None = None
+    if written.method.forced:
+        free = cache.decoded(shown.scope, shown.trace.source.ids, replace(written.method, forced=())).run
+    return Story(shown.trace, of_trace(shown.trace), written.run, written.method, free)
+
+
+def _inside(place: Place, story: Story) -> Place:
+    """The place, clipped to the steps there are."""
+    clipped = replace(place, step=min(place.step, story.n_steps - 1))
+    if clipped != place:
+        decoding_state.keep(clipped)
+    return clipped
+
+
+def _note(shown: Shown, story: Story, place: Place) -> str:
+    """What is forced, and what has become of it."""
+    said = []
+    if decoding_state.cleared():
+        said.append("The forced tokens belonged to another source and were let go.")
+    reached = [(p, t) for p, t in place.forced if p < len(story.serial)]
+    for position, token in reached:
+        name = figures.token_label(shown.scope.tokenizer, token, first=position == 0).text
+        said.append(f"Forced at position {position + 1}: {name}{', which ends the text' if token == END else ''}.")
+    if len(reached) < len(place.forced):
+        said.append("Tokens forced beyond the end of this run are waiting.")
+    return " ".join(said)
+
+
+def _beam(shown: Shown, written: Autoregression, place: Place, reading: Reading) -> None:
+    node = decoding_beam.nearest(written.beam, place.node)
+    hypothesis = written.beam[node[0]].kept[node[1]]
+    run = cache.along(shown.scope, shown.trace.source.ids, hypothesis.tokens)
+    st.markdown("**The beam as a tree.** At each step the best few texts so far are kept; the rest are dropped.")
+    payload = decoding_beam.beam_tree(
+        written.beam, node, run, shown.trace, shown.scope, reading, shown.terms, written.method.alpha
+    )
+    beam_tree(payload, decoding_state.choose_node)
+
+
+def _explain() -> None:
+    with st.container(key="explanation"):
+        st.markdown(
+            "**Why training can do all positions at once.** The right text is known beforehand. Shifted right by one "
+            "it is the decoder's input, and the look-ahead mask (hatched) hides what a position should predict. "
+            "**Why inference cannot.** What stands at position i+1 is only known when position i has been answered.\n\n"
+            "**What the cache keeps.** Keys and values of earlier positions never change: a position never reads "
+            "what comes after it. Kept, each step computes one new position; recomputed, step t computes t of them, "
+            "so that the rows a whole text sends through the weight matrices grow with the square of its length."
+        )
+
+
+def _downloads(story: Story, shown: Shown, reading: Reading, step: int) -> None:
+    scope, name = shown.scope, f"decoding.step{step + 1}"
+    how = figures.HOW[story.method.how]
+    title = f"{story.trace.source.text} — decoding, step {step + 1}: training beside inference ({how})"
+    with st.container(horizontal=True, gap="small", key="downloads"):
+        for label, make, file, mime in (
+            ("Both runs, CSV", lambda: decoding_export.table(story, scope), "decoding.csv", "text/csv"),
+            (
+                "This step, SVG",
+                lambda: decoding_drawing.drawing(story, scope, reading, step, title),
+                f"{name}.svg",
+                "image/svg+xml",
+            ),
+            (
+                "All steps, npz",
+                lambda: decoding_export.arrays(story, scope),
+                "decoding.npz",
+                "application/octet-stream",
+            ),
+        ):
+            st.download_button(
+                label, make, file, mime, key=f"download {label}", on_click="ignore", icon=":material/download:"
+            )

@@ -1,0 +1,172 @@
+"""Inside a head: how one weight comes about, step by step, as matrices, with and without √d_k, and as one of many heads."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from models import anatomy
+from models.trace import AttentionSite, Trace
+from viz_app import parts, state, words
+from viz_app.components.choice import choice
+from viz_app.components.heads import heads
+from viz_app.components.matrices import matrices
+from viz_app.components.walk import walk
+from viz_app.figures import inside as figures
+from viz_app.figures import inside_export as export
+from viz_app.figures import inside_matrices, inside_scaling, inside_words
+from viz_app.figures.inside import Cell
+from viz_app.figures.sites import by_kind
+from viz_app.sidebar import Shown
+
+VIEW, CONVENTION, KEY, STAGE = "inside-view", "inside-convention", "inside-key", "inside-stage"
+_KIND, _LAYER, _HEAD = "inside-kind", "inside-layer", "inside-head"
+_KIND_NAMES = {"encoder_self": "Encoder self", "decoder_self": "Decoder self", "cross": "Cross"}
+
+
+def inside(shown: Shown) -> None:
+    """Draw the page."""
+    trace, terms = shown.trace, shown.terms
+    site, focus = state.focus(trace)
+    lock = int(focus.lock[1:]) if focus.lock else None
+    kept = _kept_number(KEY)
+    query, key = (None, lock) if focus.lock.startswith("k") else (lock, kept)
+    at = figures.cell(trace, site, focus.head, query, key)
+    parts.headline(
+        "Inside a head: how does this one weight come about?",
+        "One token reads another. Walk from their two vectors to the number, with every value this model computed.",
+    )
+    parts.written(trace, terms, shown.stale)
+    view = _controls(trace, at)
+    choice(figures.token_choice(trace, at, terms), _choose)
+    _VIEWS[view](shown, at)
+    left, right = st.columns(2, gap="medium")
+    with left, st.container(key="explanation"):
+        st.markdown(f"**{words.place(site, focus.head)}.** {inside_words.explain(view, site, terms)}")
+        _downloads(trace, at, view)
+    with right:
+        parts.checks_panel(anatomy.check_walk(trace, site, at.query, at.head), words.trained(shown.scope.training))
+
+
+def _walk(shown: Shown, at: Cell) -> None:
+    _kept(STAGE)
+    walk(figures.walk(shown.trace, at, shown.terms), _choose, lambda stage: _keep(STAGE, stage))
+
+
+def _matrices(shown: Shown, at: Cell) -> None:
+    convention = _pick("Convention", CONVENTION, inside_words.CONVENTIONS, hidden=True)
+    matrices(inside_matrices.matrices(shown.trace, at, shown.terms, convention), _choose)
+
+
+def _scaling(shown: Shown, at: Cell) -> None:
+    dark = st.context.theme.type == "dark"
+    root = f"÷ √{at.site.d_head}"
+    st.markdown(inside_scaling.says(at))
+    left, right = st.columns([1.25, 1], gap="medium")
+    with left:
+        st.altair_chart(inside_scaling.weights_chart(shown.trace, at, dark), key="inside-bars")
+        c = inside_scaling.compared(at)
+        rows = {
+            "strongest weight of this query": [float(s.weights.max()) for s in (c.with_root, c.without)],
+            f"entropy of this query, nats (at most ln {c.n_open})": [float(s.entropy) for s in (c.with_root, c.without)],
+            "gradient of this query, ‖diag(p) − p·pᵀ‖": [float(s.gradient) for s in (c.with_root, c.without)],
+            "mean entropy of the head's queries": list(c.mean_entropy),
+            "mean gradient of the head's queries": list(c.mean_gradient),
+            "spread of the head's scores (standard deviation)": list(c.spread),
+        }
+        lines = [f"| {name} | {a:.4g} | {b:.4g} |" for name, (a, b) in rows.items()]
+        st.markdown("\n".join([f"| | {root} | without |", "|---|--:|--:|", *lines]))
+    with right:
+        st.altair_chart(
+            inside_scaling.curve_chart(at, "entropy", "How evenly attention is spread", "entropy (nats)", dark), key="inside-entropy"
+        )
+        st.altair_chart(
+            inside_scaling.curve_chart(at, "gradient", "How strongly weights answer to scores", "‖∂weights/∂scores‖", dark),
+            key="inside-gradient",
+        )
+
+
+def _heads(shown: Shown, at: Cell) -> None:
+    heads(figures.heads(shown.trace, at, shown.terms), lambda head: state.pick(at.site.name, head))
+
+
+_VIEWS: dict[str, Callable[[Shown, Cell], None]] = {"walk": _walk, "matrices": _matrices, "scaling": _scaling, "heads": _heads}
+
+
+def _controls(trace: Trace, at: Cell) -> str:
+    """Which picture, and which head: the same choice as on the Attention page. Returns the view's name."""
+    kinds = dict(by_kind(trace))
+    sites = kinds[at.site.kind]
+    st.session_state[_KIND], st.session_state[_LAYER], st.session_state[_HEAD] = at.site.kind, at.site.layer + 1, at.head + 1
+
+    def moved() -> None:
+        if st.session_state[_KIND] != at.site.kind:
+            _keep(KEY, None)                        # another kind reads other tokens
+        chosen = kinds[st.session_state[_KIND]]
+        layer = min(st.session_state[_LAYER], len(chosen)) - 1
+        state.pick(chosen[layer].name, min(st.session_state[_HEAD], chosen[layer].n_heads) - 1)
+
+    with st.container(horizontal=True, gap="medium", key="inside-controls", vertical_alignment="bottom"):
+        view = _pick("Show", VIEW, inside_words.VIEWS)
+        for label, key, options, named in (
+            ("Attention", _KIND, list(kinds), _KIND_NAMES.get), ("Layer", _LAYER, [s.layer + 1 for s in sites], str),
+            ("Head", _HEAD, list(range(1, at.site.n_heads + 1)), str),
+        ):
+            st.segmented_control(label, options, required=True, key=key, format_func=named, on_change=moved)
+    return view
+
+
+def _downloads(trace: Trace, at: Cell, view: str) -> None:
+    """The numbers of the picture on the page. Pictures have their own button."""
+    name = f"{words.file_name(at.site, at.head)}.query{at.query}"
+    npz, text = "application/octet-stream", "text/csv"
+    offered = {
+        "walk": [("This walk, CSV", lambda: export.walk_csv(trace, at), f"{name}.csv", text),
+                 ("This walk, npz", lambda: export.walk_npz(trace, at), f"{name}.npz", npz)],
+        "matrices": [("The matrices, npz", lambda: export.matrices_npz(at), f"{words.file_name(at.site, at.head)}.matrices.npz", npz)],
+        "scaling": [("These numbers, CSV", lambda: export.scaling_csv(trace, at), f"{name}.scaling.csv", text)],
+        "heads": [("The heads, CSV", lambda: export.heads_csv(trace, at), f"{at.site.name}.heads.query{at.query}.csv", text)],
+    }[view]
+    with st.container(horizontal=True, gap="small", key="downloads"):
+        for label, make, file, mime in offered:
+            st.download_button(label, make, file, mime, key=f"inside {label}", on_click="ignore", icon=":material/download:")
+
+
+def _choose(query: int, key: int) -> None:
+    """Look at another weight; a negative key means the strongest."""
+    state.lock(f"q{query}")
+    _keep(KEY, key if key >= 0 else None)
+
+
+def _pick(label: str, name: str, names: dict[str, str], hidden: bool = False) -> str:
+    """One of several by its short name, which is what stands in the URL; the first is where one starts."""
+    kept = _kept(name)
+    st.session_state[name] = kept if kept in names else next(iter(names))
+    st.segmented_control(
+        label, list(names), required=True, key=name, format_func=names.get,
+        label_visibility="collapsed" if hidden else "visible", on_change=lambda: _keep(name, st.session_state[name]),
+    )
+    return st.session_state[name]
+
+
+def _keep(name: str, value: str | int | None) -> None:
+    """Put a choice of this page into the session and into the URL, or take it out of both."""
+    st.session_state[f"{name} kept"] = value if value is None else str(value)
+    if value is None:
+        st.query_params.pop(name, None)
+    else:
+        st.query_params[name] = str(value)
+
+
+def _kept(name: str) -> str | None:
+    """What the URL says, else what the session remembers, which is then in the URL again."""
+    asked = st.query_params.get(name)
+    remembered = st.session_state.get(f"{name} kept")
+    if asked is None and remembered is not None:
+        _keep(name, remembered)
+    st.session_state[f"{name} kept"] = asked or remembered
+    return asked or remembered
+
+
+def _kept_number(name: str) -> int | None:
+    kept = _kept(name)
+    return int(kept) if kept and kept.isdecimal() and len(kept) < 6 else None

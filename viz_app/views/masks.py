@@ -1,0 +1,152 @@
+"""Masks: who may see whom, and why? Every mask in layers, one to paint on, and what the model then does."""
+
+from functools import partial
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+import models
+from models.checks import check_site
+from models.interventions import READY_MADE, MaskChange, MaskChanges
+from models.masks import PADDING
+from models.scope import Scope
+from models.trace import AttentionSite, Trace
+from viz_app import cache, masks_state, parts, words
+from viz_app.components.mask_painter import mask_painter
+from viz_app.examples import examples
+from viz_app.figures import masks as figures
+from viz_app.figures import masks_export, masks_text, masks_words
+from viz_app.figures.masks import MaskView
+from viz_app.masks_state import SECOND, WHICH
+from viz_app.sidebar import Shown
+
+_TASK = "masks task"
+_READY, _K, _PADDED, _SITE, _HEAD = "masks-ready-{}", "masks-k-{}", "masks-padding-{}", "masks-site", "masks-head"
+
+
+def masks(shown: Shown) -> None:
+    """Draw the page."""
+    scope, terms = shown.scope, shown.terms
+    parts.headline(masks_words.QUESTION, masks_words.ANSWER)
+    strip = st.container()
+    changes = masks_state.changes()
+    columns = st.columns([2.2, 1, 1.8, 0.9], gap="small", vertical_alignment="bottom")
+    slot = columns[2].container(key="masks-note").empty()
+    texts, which = _batch(scope, *columns[:2], slot)
+    columns[3].button("Undo all changes", on_click=masks_state.undo, disabled=changes == MaskChanges(), key="masks-undo")
+    own = cache.masked_runs(scope, _pairs(shown, texts), MaskChanges())
+    again = tuple((run.trace.source.text, run.trace.target) for run in own)
+    before, after = own[which], cache.masked_runs(scope, again, changes)[which]
+    if texts:
+        parts.note(slot, masks_words.batch([len(run.trace.source.ids) for run in own]))
+    with strip:
+        parts.written(before.trace, terms, shown.stale)
+    kind, site, head = masks_state.view(before.trace)
+    columns = st.columns([2.4, 0.8, 1.5, 1.8, 1], gap="small", vertical_alignment="bottom")
+    _mask_controls(kind, changes.of(kind), *columns[:3])
+    _attention_controls(before.trace, kind, site, head, *columns[3:])
+    view = MaskView(before, after, changes, kind, site.name, head, terms)
+    mask_painter(figures.masks(view), masks_state.paint, masks_state.show_kind)
+    _below(view, scope)
+
+
+def _batch(scope: Scope, left: DeltaGenerator, right: DeltaGenerator, slot: DeltaGenerator) -> tuple[list[str], int]:
+    """The second text of the batch, if it can be read, and which of the two is shown."""
+    if st.session_state.setdefault(_TASK, scope.task) != scope.task:
+        st.session_state[_TASK], st.session_state[SECOND] = scope.task, default_second(scope)
+    text = left.text_input(
+        "Second text of the batch", default_second(scope), key=SECOND, live="0ms", bind="query-params",
+        help="The shorter of the two is filled up with padding. Its target is what the model writes.",
+    )
+    which = right.segmented_control(
+        "Shown", ["first", "second"], default="first", required=True, key=WHICH, bind="query-params",
+    )
+    error = _unreadable(scope, text)
+    if error or not text.strip():
+        parts.note(slot, error or "No second text: the first runs alone, without padding.", bad=bool(error))
+        return [], 0
+    return [text], int(which == "second")
+
+
+def default_second(scope: Scope) -> str:
+    """Of the examples this model can read, the next longer one than the first, so that the first is padded."""
+    offered = [text for text in examples(scope.task) if not _unreadable(scope, text)]
+    lengths = {text: len(scope.encode_source(text).ids) for text in offered}
+    longer = [text for text in offered if lengths[text] > lengths[offered[0]]]
+    return min(longer, key=lengths.get) if longer else (offered or [""])[-1]
+
+
+def _unreadable(scope: Scope, text: str) -> str:
+    try:
+        if text.strip():
+            scope.encode_source(text)
+    except models.InputError as error:
+        return f"{str(error).replace('the source', 'This sentence')}."
+    return ""
+
+
+def _pairs(shown: Shown, texts: list[str]) -> tuple[tuple[str, str | None], ...]:
+    trace = shown.trace
+    return (trace.source.text, trace.target.text if trace.teacher_forced else None), *((text, None) for text in texts)
+
+
+def _mask_controls(
+    kind: str, change: MaskChange, left: DeltaGenerator, middle: DeltaGenerator, right: DeltaGenerator
+) -> None:
+    """The ready-made mask of this kind, its k, and whether padding is masked."""
+    own = masks_text.own_choice(kind)
+    ready, k, padded = (name.format(kind) for name in (_READY, _K, _PADDED))
+    st.session_state[ready], st.session_state[k] = masks_text.choice(kind, change), change.k
+    st.session_state[padded] = PADDING not in change.lifted
+
+    def taken() -> None:
+        masks_state.choose(kind, st.session_state[ready], st.session_state[k])
+
+    left.selectbox(
+        f"Ready-made, {masks_words.KINDS[kind].lower()}", READY_MADE, key=ready, on_change=taken,
+        format_func=lambda name: masks_words.ready_label(kind, name, own),
+    )
+    middle.number_input("k", 1, 512, key=k, on_change=taken, disabled=change.ready not in ("window", "block-diagonal"))
+    right.toggle("Mask padding", key=padded, on_change=lambda: masks_state.mask_padding(kind, st.session_state[padded]))
+
+
+def _attention_controls(
+    trace: Trace, kind: str, site: AttentionSite, head: int, left: DeltaGenerator, right: DeltaGenerator
+) -> None:
+    """Whose attention is shown before and after."""
+    st.session_state[_SITE], st.session_state[_HEAD] = site.name, head + 1
+
+    def picked() -> None:
+        masks_state.look_at(kind, st.session_state[_SITE], st.session_state[_HEAD] - 1)
+
+    left.selectbox(
+        "Attention shown", list(trace.attention), key=_SITE, on_change=picked,
+        format_func=lambda name: masks_words.site_label(trace.attention[name]),
+    )
+    right.selectbox("Head", range(1, site.n_heads + 1), key=_HEAD, on_change=picked)
+
+
+def _below(view: MaskView, scope: Scope) -> None:
+    left, right = st.columns(2, gap="medium")
+    with left, st.container(key="explanation"):
+        st.markdown(masks_words.RULES)
+        _downloads(view)
+    with right:
+        parts.checks_panel([*check_site(view.sites[1]), *figures.checks(view)], words.trained(scope.training))
+
+
+def _downloads(view: MaskView) -> None:
+    name = words.file_name(view.sites[1], view.head)
+    files = {
+        "Masks and head, SVG": (masks_export.masks_svg, f"{name}.masks.svg", "image/svg+xml"),
+        "This head, CSV": (masks_export.head_csv, f"{name}.masks.csv", "text/csv"),
+        "Log-probabilities, CSV": (masks_export.log_probs_csv, "log-probabilities.csv", "text/csv"),
+        "Everything, npz": (masks_export.everything_npz, "masks.npz", "application/octet-stream"),
+    }
+    with st.container(horizontal=True, gap="small", key="downloads"):
+        for label, (make, file_name, mime) in files.items():
+            st.download_button(
+                label, partial(make, view), file_name, mime, key=f"masks {label}", on_click="ignore",
+                icon=":material/download:",
+            )
+

@@ -1,0 +1,32 @@
+"""Positions: how does the model know the order? One section of the page at a time."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from viz_app import parts
+from viz_app.sidebar import Shown
+from viz_app.views.positions_live import added, shuffle
+from viz_app.views.positions_tables import curves, maps, misprints
+
+SECTIONS: dict[str, Callable[[Shown], None]] = {
+    "Shuffle test": shuffle,
+    "Curves": curves,
+    "Map": maps,
+    "Two misprints": misprints,
+    "Added or concatenated": added,
+}
+
+
+def positions(shown: Shown) -> None:
+    """Draw the page."""
+    parts.headline(
+        "Positions: how does it know the order?",
+        "Attention by itself does not: it sees a set of tokens, not a row. So every place has a vector of its own, "
+        "and it is added to the token that stands there.",
+    )
+    section = st.segmented_control(
+        "Section", list(SECTIONS), default="Shuffle test", required=True, key="positions-section", bind="query-params",
+        label_visibility="collapsed",
+    )
+    SECTIONS[section](shown)

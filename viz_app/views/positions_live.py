@@ -1,0 +1,121 @@
+"""The parts of the Positions page that run on the sidebar's text: the shuffle test, and adding beside concatenating."""
+
+import streamlit as st
+from torch import Tensor
+
+from models import Scope
+from models.decoding import greedy
+from models.position_measures import add_or_concatenate
+from models.positions import sinusoidal
+from models.shuffle import ORDERS, new_order, shuffle_test, without_positions
+from models.transformer import Transformer
+from viz_app import parts, words
+from viz_app.figures import positions as draw
+from viz_app.figures import positions_claims as claims
+from viz_app.figures import positions_files as files
+from viz_app.figures import positions_shuffle as draw_shuffle
+from viz_app.figures import positions_words as say
+from viz_app.figures.labels import labels
+from viz_app.figures.look import look
+from viz_app.sidebar import Shown
+from viz_app.views.positions_parts import camera, file
+
+
+def shuffle(shown: Shown) -> None:
+    """The shuffle test on the source text, with positions and with positions switched off."""
+    scope, trace = shown.scope, shown.trace
+    how, seed, writing = _order_controls()
+    parts.written(trace, shown.terms, shown.stale)
+    order = new_order(len(trace.source.ids), how, seed)
+    bare_model = without_positions(scope.model)
+    positioned = shuffle_test(scope.model, trace.source.ids, order)
+    bare = shuffle_test(bare_model, trace.source.ids, order)
+    tokens, colours = [label.text for label in labels(trace.source)], look(st.context.theme.type)
+    pictures = {
+        "tangle": draw_shuffle.tangle(tokens, order, colours, "The tokens change places"),
+        "with": draw_shuffle.change_map(positioned, tokens, colours, "With positions: how far each vector moved"),
+        "without": draw_shuffle.change_map(bare, tokens, colours, "Positions switched off: how far each moved"),
+    }
+    for column, (name, figure) in zip(st.columns(3, gap="medium"), pictures.items(), strict=True):
+        column.plotly_chart(figure, theme=None, key=f"positions-{name}", config=camera(f"shuffle-{name}"))
+    left, right = st.columns([1.3, 1], gap="medium")
+    with left:
+        title = "Mean change at the encoder's input and after each layer"
+        st.altair_chart(draw_shuffle.change_by_stage(positioned, bare, colours, title), key="positions-stages")
+        if writing:
+            _writes(scope, trace.source.ids, order, bare_model)
+    with right, st.container(key="explanation"):
+        st.markdown(say.shuffled(positioned, bare, scope.config.positions))
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            file("The changes, CSV", lambda: files.shuffle_csv(tokens, positioned, bare), "shuffle.csv", "text/csv")
+        last = trace.activations[f"encoder.layers.{scope.config.n_encoder_layers - 1}.resid_post"].value[0]
+        parts.checks_panel(claims.shuffled(positioned, bare, last), words.trained(scope.training))
+
+
+def _order_controls() -> tuple[str, int, bool]:
+    """How the tokens are reordered, which of the shuffles, and whether the model is to write from them."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        how = st.segmented_control(
+            "New order of the tokens", list(ORDERS), default="shuffled", required=True, key="positions-order",
+            bind="query-params", help="The end mark keeps its place: it marks where the text ends and is no word.",
+        )
+        seed = st.number_input(
+            "Which shuffle", 0, 9999, 0, key="positions-seed", bind="query-params", width=150,
+            disabled=how != "shuffled",
+        )
+        writing = st.toggle(
+            "Let the model write from each", key="positions-write", bind="query-params",
+            help="Greedy decoding, four times. Switched off means: in the decoder too.",
+        )
+    return how, int(seed), writing
+
+
+def _writes(scope: Scope, source: tuple[int, ...], order: tuple[int, ...], bare: Transformer) -> None:
+    """What the model writes from the text as typed and reordered, with positions and without."""
+    reordered = [source[i] for i in order]
+    for where, model in ((draw_shuffle.WITH, scope.model), (draw_shuffle.WITHOUT, bare)):
+        for what, ids in (("as typed", source), ("reordered", reordered)):
+            text = scope.tokenizer.decode([step.token for step in greedy(model, ids)])
+            parts.note(st.empty(), f"{where}, {what}: {text}")
+
+
+def added(shown: Shown) -> None:
+    """(x + p)·W beside [x; p]·[W; W], with the model's embeddings, positions and its first W_Q."""
+    trace, config = shown.trace, shown.scope.config
+    tokens = [label.text for label in labels(trace.source)]
+    token = st.selectbox(
+        "Token", range(len(tokens)), format_func=draw_shuffle.numbered(tokens).__getitem__, key="positions-token",
+        bind="query-params", width=320,
+    )
+    parts.written(trace, shown.terms, shown.stale)
+    x, p = _vectors(shown)
+    site = trace.attention["encoder.layers.0.self_attn"]
+    weight, bias = site.projections["W_Q"]
+    both = add_or_concatenate(x, p, weight.T)
+    colours = look(st.context.theme.type)
+    sums = {"token x": x, f"position p({token})": p, "x + p": x + p, "[x; p]·[I; I]": both.folded}
+    products = {"(x + p)·W": both.added, "[x; p]·[W; W]": both.concatenated}
+    left, right = st.columns(2, gap="medium")
+    for column, rows, key, title, axis in (
+        (left, sums, "sum", f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum", "dimension"),
+        (right, products, "product", "Both through the model's first W_Q: the same query", "dimension of the query"),
+    ):
+        figure = draw.strips({name: values[token] for name, values in rows.items()}, colours, title, axis)
+        column.plotly_chart(figure, theme=None, key=f"positions-{key}", config=camera(f"added-{key}"))
+    left, right = st.columns(2, gap="medium")
+    with left, st.container(key="explanation"):
+        st.markdown(say.adding(x, p, config.positions))
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            numbers = {"x": x, "p": p, "W": weight.T, "added": both.added, "concatenated": both.concatenated}
+            file("x, p, W and both products, npz", lambda: files.tensors_npz(numbers), "added.npz")
+    with right:
+        checks = claims.adding(both, x + p)
+        if config.positions != "none" and config.norm == "post":     # under pre-LN, W_Q reads LayerNorm(x + p)
+            checks.append(claims.queries(both, bias, site.q[0]))
+        parts.checks_panel(checks, words.trained(shown.scope.training))
+
+
+def _vectors(shown: Shown) -> tuple[Tensor, Tensor]:
+    """The source's embeddings and positions as the encoder adds them; a model without positions lends the paper's."""
+    x, p = (shown.trace.activations[f"encoder.{name}"].value[0] for name in ("embedding", "position"))
+    return x, p if shown.scope.config.positions != "none" else sinusoidal(*x.shape)

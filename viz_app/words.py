@@ -1,0 +1,121 @@
+"""What the app says about attention, in words: titles, axes, explanations. Layers and heads are counted from 1 here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.trace import AttentionSite
+
+KIND_TITLES = {
+    "encoder_self": "Encoder self-attention",
+    "decoder_self": "Decoder masked self-attention",
+    "cross": "Cross-attention",
+}
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a task calls its two texts and their tokens."""
+
+    source: str          # the text the encoder reads
+    source_token: str
+    target: str          # the text the decoder writes
+    target_token: str
+    source_label: str    # over the input boxes
+    target_label: str
+
+
+_TRANSLATION = Terms(
+    "the source sentence", "source token", "the translation so far", "translated token", "Sentence", "Translation"
+)
+_DATES = Terms(
+    "the date as written", "character of the written date", "the ISO date so far", "character of the ISO date",
+    "Date, in any format", "ISO date",
+)
+_LANGUAGES = {"eng": "English", "fra": "French", "cmn": "Chinese", "deu": "German", "spa": "Spanish", "ita": "Italian"}
+
+
+def terms(task: str, name: str = "") -> Terms:
+    """The words for a task; a translation checkpoint named "eng-fra" is spoken of as English and French."""
+    if task == "dates":
+        return _DATES
+    source, target = (_LANGUAGES.get(part) for part in (*name.split("-"), "", "")[:2])
+    if not (source and target):
+        return _TRANSLATION
+    return Terms(
+        f"the {source} sentence", f"{source} token", f"the {target} so far", f"{target} token",
+        f"{source} sentence", f"{target} sentence",
+    )
+
+
+def kind_subtitle(kind: str, t: Terms) -> str:
+    """Who reads what in this kind of attention."""
+    return {
+        "encoder_self": f"{t.source} reads itself",
+        "decoder_self": f"{t.target} reads itself",
+        "cross": f"{t.target} reads {t.source}",
+    }[kind]
+
+
+def place(site: AttentionSite, head: int) -> str:
+    """Where this head is, for people: counted from 1."""
+    side = "Encoder" if site.kind == "encoder_self" else "Decoder"
+    return f"{side} layer {site.layer + 1}, head {head + 1}"
+
+
+def head_title(site: AttentionSite, head: int, t: Terms) -> str:
+    """What one head's picture is, in one sentence."""
+    reads = {
+        "encoder_self": f"what each {t.source_token} reads from {t.source}",
+        "decoder_self": f"what each {t.target_token} reads from {t.target}",
+        "cross": f"what each {t.target_token} reads from {t.source}",
+    }[site.kind]
+    return f"{place(site, head)}: {reads}"
+
+
+def axes(site: AttentionSite, t: Terms) -> tuple[str, str]:
+    """(query axis, key axis): who reads, and what is read."""
+    query = t.source if site.kind == "encoder_self" else t.target
+    key = t.target if site.kind == "decoder_self" else t.source
+    return f"who reads (query): {query}", f"what is read (key): {key}"
+
+
+def where_from(site: AttentionSite, t: Terms) -> str:
+    """Where the queries, keys and values of this kind of attention come from."""
+    return {
+        "encoder_self": f"Queries **Q**, keys **K** and values **V** all come from {t.source}: "
+        f"each {t.source_token} may read every other, in both directions.",
+        "decoder_self": f"Queries **Q**, keys **K** and values **V** all come from {t.target}. Nothing may read what comes "
+        "after it, because the model has not written that yet: these cells are hatched and their weight is exactly 0.",
+        "cross": f"Queries **Q** come from {t.target} (the decoder); keys **K** and values **V** come from {t.source} "
+        "(what the encoder made of it). This is where the two texts meet.",
+    }[site.kind]
+
+
+def how_to_read(site: AttentionSite) -> str:
+    """How one row of the picture is made, in words and then in symbols."""
+    return (
+        "Each row is one reader. Its weights say how it divides its attention: none is negative and together they make 1. "
+        f"They are softmax(q·k / √{site.d_head}) over the keys the row may read; "
+        "the head then passes on that mixture of the values, weights · V."
+    )
+
+
+def file_name(site: AttentionSite, head: int) -> str:
+    """Name for a download, counted as in the code (from 0)."""
+    return f"{site.name}.head{head}"
+
+
+def length(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
+    """How long a text is, and which pieces of it the model has no token for."""
+    missing = f" Not in the vocabulary: {' '.join(unknown)[:40]}" if unknown else ""
+    return f"{len(tokens)} of at most {n_ctx} tokens.{missing}"
+
+
+def trained(training: dict) -> str:
+    """How this checkpoint came about and how good it is, in one line; empty if it does not say."""
+    if not training.get("step"):
+        return ""
+    data, scores = training.get("data", {}), training.get("scores", {})
+    on = f" on {data['file']}" if "file" in data else " on generated examples" if "generator" in data else ""
+    said = [f"{name} {value:.1f}" for name, value in scores.items() if name != "cases"]
+    return f"Trained for {training['step']:,} steps{on}." + (f" {'; '.join(said).capitalize()}." if said else "")
