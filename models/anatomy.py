@@ -81,9 +81,11 @@ def softmax_gradient(weights: Float[Tensor, "*rows key"]) -> Float[Tensor, "*row
 
 
 def gradient_norm(weights: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]:
-    """‖diag(p) − p·pᵀ‖ (Frobenius), without the n × n matrix: √(Σp² − 2Σp³ + (Σp²)²)."""
-    squares = weights.square().sum(-1)
-    return (squares - 2 * weights.pow(3).sum(-1) + squares.square()).clamp(min=0).sqrt()
+    """‖diag(p) − p·pᵀ‖ (Frobenius), without the n × n matrix: √(Σp² − 2Σp³ + (Σp²)²), in double because near a settled
+    softmax the three terms almost cancel."""
+    p = weights.double()
+    squares = p.square().sum(-1)
+    return (squares - 2 * p.pow(3).sum(-1) + squares.square()).clamp(min=0).sqrt().to(weights.dtype)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class MultiHeadAttention(nn.Module):
         """Queries from x, keys and values from memory (x itself in self-attention)."""
         q = self._split(self.W_Q(x))                                     # (batch, head, query, d_head)
         k, v = self._keys_values(memory, cache)                          # (batch, head, key, d_head)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.allowed)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.blocking)
         joined = out.transpose(1, 2).flatten(2)                          # (batch, query, d_model)
         if (recording := current()) is not None:
             recording.site(self, x, memory, q, k, v, out, mask, scaled_dot)

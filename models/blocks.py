@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from models.attention import KVCache, MultiHeadAttention
 from models.kept import Product
 from models.masks import Mask
-from models.trace import tap
+from models.trace import current, tap
 
 
 class FeedForward(nn.Module):
@@ -28,8 +28,10 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_model"]:
         ff_post = self.W_1(x).relu()                                     # (batch, n, d_ff)
-        tap(self.path, "ff_pre", Product.of(self.W_1, x), self.stream, "d_ff", "x·W₁ + b₁")
-        tap(self.path, "ff_post", Product.of(self.W_1, x, torch.relu), self.stream, "d_ff", "max(0, ff_pre)")
+        if (recording := current()) is not None:
+            pre, post = Product.of(self.W_1, x), Product.of(self.W_1, x, torch.relu)
+            recording.tap(self.path, "ff_pre", pre, self.stream, "d_ff", "x·W₁ + b₁")
+            recording.tap(self.path, "ff_post", post, self.stream, "d_ff", "max(0, ff_pre)")
         return self.W_2(ff_post)
 
 
@@ -46,8 +48,11 @@ class AddNorm(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.norm == "pre":
-            return x + self.dropout(sublayer(self.layer_norm(x)))
-        return self.layer_norm(x + self.dropout(sublayer(x)))
+            return x + self._dropped(sublayer(self.layer_norm(x)))
+        return self.layer_norm(x + self._dropped(sublayer(x)))
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return self.dropout(x) if self.training else x   # torch's own costs as much as a LayerNorm even then
 
     @property
     def formula(self) -> str:

@@ -75,8 +75,12 @@ class Incremental:
     def next_log_probs(self, target: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:
         """Log-probabilities (nats) of the token after `target`, which starts with <s> and only grows."""
         start, m, n = self.n_cached, target.shape[1], self.memory.shape[1]
-        own = Mask([masks.look_ahead(m, m, target.device)])
-        self_mask = _from(start, self.changes.decoder_self.apply(own, m, m, target.device))
+        target_padding = masks.padding(target, self.model.config.pad_id)   # a <pad> that the model wrote is not read either
+        if self.changes.decoder_self.is_none:
+            self_mask = Mask([target_padding, masks.look_ahead(m - start, m, target.device)])
+        else:
+            own = Mask([target_padding, masks.look_ahead(m, m, target.device)])
+            self_mask = _from(start, self.changes.decoder_self.apply(own, m, m, target.device))
         cross_mask = _from(start, self.changes.cross.apply(self.cross_mask, m, n, target.device))
         logits = self.model.decode(target[:, start:], self.memory, self_mask, cross_mask, self.cache, start)
         self.n_cached = 0 if self.cache is None else m
@@ -92,6 +96,8 @@ class Incremental:
 
 def _from(start: int, mask: Mask) -> Mask:
     """The rows of the queries from `start` on; a layer that is the same for all queries has one row, which stays."""
+    if all(layer.allowed.shape[2] == 1 for layer in mask.layers):
+        return mask
     layers = ((x.name, x.allowed) for x in mask.layers)
     return Mask(MaskLayer(name, a[:, :, start:] if a.shape[2] > 1 else a) for name, a in layers)
 

@@ -62,13 +62,19 @@ class MaskChange:
         }.get(self.ready, "")
 
     @property
+    def is_none(self) -> bool:
+        return self.ready == "none" and not (self.lifted or self.forbidden or self.opened)
+
+    @property
     def opens_ahead(self) -> bool:
         """May lifting or opening let a target position see a later one?"""
         causal = self.ready in ("causal", "previous")
         return (LOOK_AHEAD in self.lifted and not causal) or any(key > query for query, key in self.opened)
 
     def apply(self, mask: Mask, n_query: int, n_key: int, device: torch.device | None = None) -> Mask:
-        """The changed mask for the positions 0 … n_query−1 and 0 … n_key−1."""
+        """The changed mask for the positions 0 … n_query−1 and 0 … n_key−1; the very mask if nothing changes."""
+        if self.is_none:
+            return mask
         layers = [layer for layer in mask.layers if layer.name not in self.lifted]
         if self.ready != "none":
             allowed = ready_made(self.ready, self.k, n_query, n_key).to(device)

@@ -38,6 +38,11 @@ class Mask:
             together = layer.allowed if together is None else together & layer.allowed
         return together
 
+    @cached_property
+    def blocking(self) -> Tensor | None:
+        """`allowed`, or None if nothing is blocked: the fused kernel is quicker without a mask."""
+        return None if self.allowed is None or self.allowed.all() else self.allowed
+
     def with_layer(self, layer: MaskLayer) -> "Mask":
         return Mask((*self.layers, layer))
 

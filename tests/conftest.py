@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jaxtyping import install_import_hook
 
-install_import_hook("models", "beartype.beartype")   # has to come before the first import of models
+install_import_hook("models", "checked.checked")   # has to come before the first import of models
 
 import pytest  # noqa: E402
 import torch  # noqa: E402

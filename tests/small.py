@@ -26,8 +26,8 @@ def random_model(seed: int = 1, **changes: Any) -> Transformer:
     model = Transformer(TransformerConfig(**sizes | changes)).eval()
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(0, 0.4, generator=rng)
+        for name, parameter in model.named_parameters():
+            parameter.normal_(float("norm.weight" in name), 0.4, generator=rng)
     return model
 
 

@@ -118,6 +118,8 @@ def test_the_softmax_gradient_is_autograds():
     weights = scores.softmax(-1)
     torch.testing.assert_close(anatomy.softmax_gradient(weights), jacobian)
     torch.testing.assert_close(anatomy.gradient_norm(weights), jacobian.norm())
+    settled = torch.tensor([9.0, 1.0, -3.0, 0.0]).softmax(-1)
+    torch.testing.assert_close(anatomy.gradient_norm(settled), anatomy.softmax_gradient(settled).norm(), rtol=1e-3, atol=0)
     many = torch.randn(3, 13).softmax(-1)
     torch.testing.assert_close(anatomy.gradient_norm(many), anatomy.softmax_gradient(many).flatten(1).norm(dim=-1))
 

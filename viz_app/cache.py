@@ -1,9 +1,11 @@
 """Everything the app keeps between reruns and shares between sessions. What is returned here is read-only by convention."""
 
 import gc
+import os
 from pathlib import Path
 
 import streamlit as st
+import torch
 
 import models
 from models import Scope, Trace, aligned
@@ -101,6 +103,15 @@ def _trace(name: str, version: int, source: str, target: str | None) -> Trace:
 def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
     """models.position_measures.measure, kept: its least squares take up to half a second."""
     return measure(formula, n, d_model, shift)
+
+
+@st.cache_resource(show_spinner=False)
+def prepare() -> int:
+    """Once a process, before anything runs: the threads of one run. Many sessions share the cores, and on the small
+    tensors of one text several threads mostly wait for each other (measured: 5 to 15 times slower on a busy machine)."""
+    threads = max(1, (os.cpu_count() or 1) // 4)
+    torch.set_num_threads(threads)
+    return threads
 
 
 @st.cache_resource(show_spinner=False)

@@ -30,6 +30,7 @@ VIEWS: dict[str, tuple[str, Callable[[Shown], None]]] = {
 
 def main() -> None:
     """One full run of the app."""
+    cache.prepare()
     st.set_page_config(page_title="Attnscope", page_icon="👁", layout="wide", initial_sidebar_state=290)
     st.html(_STYLE)
     pages = {

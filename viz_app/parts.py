@@ -1,4 +1,4 @@
-"""Small pieces that several pages put on the screen. Text from outside is always escaped here."""
+"""Small pieces that several pages put on the screen. HTML here is the app's own words; text from outside is never in it."""
 
 from html import escape
 
@@ -8,13 +8,14 @@ from streamlit.delta_generator import DeltaGenerator
 from models.checks import Check
 from models.trace import AttentionSite, Trace
 from viz_app import words
+from viz_app.components.plain import plain
 from viz_app.figures import export
 
 
-def note(slot: DeltaGenerator, text: str, bad: bool = False) -> None:
+def note(slot: DeltaGenerator, text: str, bad: bool = False, *, key: str) -> None:
     """A line of small print under a control, or the error that belongs to it."""
-    role, look = ('role="alert"', "note bad") if bad else ("", "note")
-    slot.html(f'<p class="{look}" {role} dir="auto">{escape(text)}</p>')
+    with slot:
+        plain("note bad" if bad else "note", [("line", text)], key=f"note {key}")
 
 
 def headline(question: str, answer: str) -> None:
@@ -26,13 +27,12 @@ def written(trace: Trace, terms: words.Terms, stale: bool) -> None:
     """What the model read and what it wrote, prominently, in a strip of fixed height."""
     said = "the model's own next token, position by position" if trace.teacher_forced else "the model writes"
     aside = "The last text that could be run: see the note at the left." if stale else ""
-    st.html(
-        f'<div class="written"><div><small>{escape(terms.source_label)}</small>'
-        f'<p dir="auto" class="source">{escape(trace.source.text)}</p></div>'
-        f'<div class="arrow" aria-hidden="true">→</div>'
-        f'<div><small>{escape(said)}</small><p dir="auto" class="output">{escape(trace.output) or "&nbsp;"}</p></div>'
-        f'<small class="stale">{escape(aside)}</small></div>'
-    )
+    rows = [
+        ("label-in", terms.source_label), ("source", trace.source.text), ("arrow", "→"),
+        ("label-out", said), ("output", trace.output), ("stale", aside),
+    ]
+    long = max(len(trace.source.text), len(trace.output)) > 42
+    plain("written long" if long else "written", rows, key="written")
 
 
 def nothing() -> None:
@@ -47,7 +47,8 @@ def checks_panel(checks: list[Check], trained: str) -> None:
         f"<small>{escape(c.sentence)}: {c.value:.2g}, allowed {c.limit:.2g}.</small></li>"
         for c in checks
     )
-    st.html(f'<div class="checks"><h4>Checked just now</h4><ul>{lines}</ul><p><small>{escape(trained)}</small></p></div>')
+    st.html(f'<div class="checks"><h4>Checked just now</h4><ul>{lines}</ul></div>')
+    plain("note", [("line", trained)], key="trained")
 
 
 def downloads(trace: Trace, site: AttentionSite, head: int, terms: words.Terms) -> None:

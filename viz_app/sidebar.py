@@ -19,23 +19,6 @@ _LAST_GOOD, _TASK, _EXAMPLE = "last good", "task", "example"
 
 
 @dataclass(frozen=True)
-class Request:
-    """A run asked for: a checkpoint, a source text, and a target text unless the model is to write it."""
-
-    checkpoint: str
-    source: str
-    target: str | None
-
-    @property
-    def scope(self) -> Scope:
-        return cache.scope(self.checkpoint)
-
-    @property
-    def trace(self) -> Trace:
-        return cache.trace(self.checkpoint, self.source, self.target)
-
-
-@dataclass(frozen=True)
 class Shown:
     """A run to show. `stale` is set while what stands in the sidebar cannot be run and the last good run stays."""
 
@@ -50,18 +33,17 @@ class Shown:
 
 def sidebar() -> Shown | None:
     """Draw the shared sidebar; None if nothing has run in this session yet."""
-    last: Request | None = st.session_state.get(_LAST_GOOD)
+    last: Shown | None = st.session_state.get(_LAST_GOOD)
     with st.sidebar:
         st.html('<p class="brand">Attnscope</p><p class="motto">See attention work, live while you type.</p>')
         name, scope = _checkpoint()
-        source, source_note, target, target_note = _texts(scope or (last and last.scope))
-        request = Request(name, source, target if target.strip() else None)
-        trace = _run(request, source_note, target_note) if scope else None
+        source, source_note, target, target_note = _texts(scope or (last.scope if last else None))
+        trace = _run(name, scope, source, target, source_note, target_note) if scope else None
         _swap(trace, target)
-    if trace:
-        st.session_state[_LAST_GOOD] = request
+    if scope and trace:
+        st.session_state[_LAST_GOOD] = Shown(scope, trace, stale=True)
         return Shown(scope, trace)
-    return Shown(last.scope, last.trace, stale=True) if last else None
+    return last
 
 
 def _checkpoint() -> tuple[str, Scope | None]:
@@ -73,14 +55,14 @@ def _checkpoint() -> tuple[str, Scope | None]:
     )
     slot = st.empty()
     if not name:
-        note(slot, "Pick a model, or type the path of a checkpoint folder.", bad=True)
+        note(slot, "Pick a model, or type the path of a checkpoint folder.", bad=True, key=CHECKPOINT)
         return "", None
     try:
         scope = cache.scope(name)
     except CheckpointError as error:
-        note(slot, str(error), bad=True)
+        note(slot, str(error), bad=True, key=CHECKPOINT)
         return name, None
-    note(slot, words.trained(scope.training))
+    note(slot, words.trained(scope.training), key=CHECKPOINT)
     return name, scope
 
 
@@ -112,20 +94,21 @@ def _suit(task: str, example: str) -> None:
         st.session_state[SOURCE], st.session_state[TARGET] = example, ""
 
 
-def _run(request: Request, source_note: DeltaGenerator, target_note: DeltaGenerator) -> Trace | None:
-    """Run it, and say under each box how long its text is, or what is wrong with it."""
+def _run(
+    name: str, scope: Scope, source: str, target: str, source_note: DeltaGenerator, target_note: DeltaGenerator
+) -> Trace | None:
+    """Run the texts, and say under each box how long its text is, or what is wrong with it."""
     try:
-        trace = request.trace
+        trace = cache.trace(name, source, target if target.strip() else None)
     except models.InputError as error:
         for field, slot in ((SOURCE, source_note), (TARGET, target_note)):
-            note(slot, _sentence(str(error)) if error.field == field else "", bad=error.field == field)
+            note(slot, _sentence(str(error)) if error.field == field else "", bad=error.field == field, key=field)
         return None
     except CheckpointError as error:       # replaced on disk since it was opened
-        note(source_note, _sentence(str(error)), bad=True)
+        note(source_note, _sentence(str(error)), bad=True, key=SOURCE)
         return None
-    n_ctx = request.scope.n_ctx
-    note(source_note, words.length(trace.source.tokens, n_ctx, trace.source.unknown))
-    note(target_note, words.length(trace.target.tokens, n_ctx, trace.target.unknown))
+    note(source_note, words.length(trace.source.tokens, scope.n_ctx, trace.source.unknown), key=SOURCE)
+    note(target_note, words.length(trace.target.tokens, scope.n_ctx, trace.target.unknown), key=TARGET)
     return trace
 
 

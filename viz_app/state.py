@@ -42,7 +42,7 @@ class Focus:
         if self.site not in trace.attention:
             return Focus(*sharpest_head(trace))
         site = trace.attention[self.site]
-        length = site.q.shape[2] if self.lock.startswith("q") else site.k.shape[2]
+        length = site.n_query if self.lock.startswith("q") else site.n_key
         lock = self.lock if self.lock and int(self.lock[1:]) < length else ""
         return replace(self, head=min(self.head, site.n_heads - 1), lock=lock)
 
@@ -75,7 +75,8 @@ def lock(token: str) -> None:
 
 
 def _publish(params: dict[str, str]) -> None:
-    if params == st.session_state.get(_PUBLISHED):
+    standing = all(st.query_params.get(name) == value for name, value in params.items())    # a change of page empties the URL
+    if standing and params == st.session_state.get(_PUBLISHED):
         return
     st.session_state[_PUBLISHED] = params
     if "lock" not in params and "lock" in st.query_params:

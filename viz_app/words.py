@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.trace import AttentionSite
+from models.trace import AttentionSite, Trace
 
 KIND_TITLES = {
     "encoder_self": "Encoder self-attention",
@@ -111,11 +111,20 @@ def length(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
     return f"{len(tokens)} of at most {n_ctx} tokens.{missing}"
 
 
+def at_step(step: int, trace: Trace) -> str:
+    """What the page shows while it stands at an earlier step of training, and what the model would have said there."""
+    return (
+        f"All pictures below are of the weights after {step:,} steps, reading the same two texts. "
+        f"Position by position, they would have said: {trace.output or '(nothing)'}"
+    )
+
+
 def trained(training: dict) -> str:
     """How this checkpoint came about and how good it is, in one line; empty if it does not say."""
     if not training.get("step"):
         return ""
-    data, scores = training.get("data", {}), training.get("scores", {})
+    data, scores = (part if isinstance(part := training.get(name), dict) else {} for name in ("data", "scores"))
     on = f" on {data['file']}" if "file" in data else " on generated examples" if "generator" in data else ""
-    said = [f"{name} {value:.1f}" for name, value in scores.items() if name != "cases"]
-    return f"Trained for {training['step']:,} steps{on}." + (f" {'; '.join(said).capitalize()}." if said else "")
+    said = [f"{name} {v:.1f}" for name, v in scores.items() if name != "cases" and isinstance(v, int | float)]
+    held_out = "; ".join(said)
+    return f"Trained for {training['step']:,} steps{on}." + (f" {held_out[:1].upper()}{held_out[1:]}." if said else "")

@@ -6,6 +6,7 @@ from html import escape
 
 import numpy as np
 
+from models.tokenizer import Encoding
 from models.trace import AttentionSite, Trace
 from viz_app.figures.colours import ACCENT, HATCH, PAPER, TEXT, ramp
 from viz_app.figures.labels import labels
@@ -26,12 +27,12 @@ def head_csv(trace: Trace, site: AttentionSite, head: int) -> str:
 
 
 def heads_npz(trace: Trace) -> bytes:
-    """All heads: for each site its weights (head, query, key) under the site's name and its mask under "<name>.allowed",
-    and the tokens of both texts."""
+    """All heads: for each site its weights (head, query, key) under the site's name, its mask in the same shape under
+    "<name>.allowed", and the tokens of both texts."""
     arrays = {"source_tokens": np.array(trace.source.tokens), "target_tokens": np.array(trace.target.tokens)}
     for name, site in trace.attention.items():
         arrays[name] = site.weights().numpy()
-        arrays[f"{name}.allowed"] = site.allowed().numpy()
+        arrays[f"{name}.allowed"] = site.allowed(head=None).numpy()
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)
     return out.getvalue()
@@ -40,7 +41,7 @@ def heads_npz(trace: Trace) -> bytes:
 def head_svg(trace: Trace, site: AttentionSite, head: int, title: str) -> str:
     """The heatmap as a vector drawing on white, for print: exact weight in each cell's tooltip, masked cells hatched."""
     query, key = token_rows(trace, site)
-    weights, blocked = site.weights(head).numpy(), blocked_bits(site).numpy()
+    weights, blocked = site.weights(head).numpy(), blocked_bits(site, head).numpy()
     rows, cols = weights.shape
     width, height = LEFT + cols * CELL + RIGHT, TOP + rows * CELL + BOTTOM
     parts = [
@@ -68,7 +69,7 @@ def head_svg(trace: Trace, site: AttentionSite, head: int, title: str) -> str:
     return "".join(parts)
 
 
-def _numbered(encoding) -> list[str]:
+def _numbered(encoding: Encoding) -> list[str]:
     return [f"{i} {label.text}" for i, label in enumerate(labels(encoding))]
 
 

@@ -20,4 +20,4 @@ def head(trace: Trace, site: AttentionSite, index: int, terms: words.Terms, lock
         "queries": [label.as_json() for label in labels(query)], "keys": [label.as_json() for label in labels(key)],
         "masks": [layer.name for layer in site.mask.layers], "file": words.file_name(site, index),
     }
-    return pack(header, weights=site.weights(index).numpy(), blocked=blocked_bits(site).numpy())
+    return pack(header, weights=site.weights(index).numpy(), blocked=blocked_bits(site, index).numpy())

@@ -1,6 +1,7 @@
 """The pictures of "Inside a head": which weight is looked at, and the payloads of its browser components."""
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from models import anatomy
-from models.anatomy import Walk
+from models.anatomy import Heads, Walk
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.figures import inside_words
@@ -29,7 +30,7 @@ class Cell:
     query: int
     key: int
 
-    @property
+    @cached_property
     def walk(self) -> Walk:
         return anatomy.walk(self.site, self.query, self.head)
 
@@ -79,7 +80,7 @@ def walk(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
     header: dict[str, Any] = {
         "site": at.site.name, "head": at.head, "query": at.query, "key": at.key, "indices": rows,
         "title": inside_words.title(at.site, at.head, terms, query[at.query], key[at.key], float(w.weights[at.key])),
-        "stages": [asdict(s) for s in stages(trace, at, terms)],
+        "stages": [asdict(s) for s in stages(trace, at, terms, every)],
         "queryLabel": query[at.query].as_json(), "keyLabels": [key[j].as_json() for j in rows],
         "blocked": _reasons(at, rows), "n_keys": len(w.weights),
         "shown": inside_words.shown(len(rows), len(w.weights), float(w.weights[others].sum())),
@@ -101,9 +102,10 @@ def heads(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
     query, _ = _labels(trace, at)
     lengths = anatomy.added_norms(at.site)
     header = {
-        "site": at.site.name, "head": at.head, "query": at.query, "title": inside_words.heads_title(at.site, terms, query[at.query]),
-        "file": f"{at.site.name}.heads.query{at.query}", "queries": [label.as_json() for label in query],
-        "longest": _peak(lengths), "sentence": inside_words.heads_sentence(every, query[at.query]), **_head_scales(every),
+        "site": at.site.name, "head": at.head, "query": at.query, "file": f"{at.site.name}.heads.query{at.query}",
+        "title": inside_words.heads_title(at.site, terms, query[at.query]),
+        "sentence": inside_words.heads_sentence(every, query[at.query]),
+        "queries": [label.as_json() for label in query], "longest": _peak(lengths), **_head_scales(every),
     }
     cosines = {"along_total": every.along_total, "along_residual": every.along_residual}
     arrays = {**_head_arrays(every), **cosines, "between": every.between, "lengths": lengths}
@@ -117,7 +119,7 @@ def shown_keys(w: Walk, key: int) -> list[int]:
     return sorted(kept if key in kept else [*kept[:-1], key])
 
 
-def stages(trace: Trace, at: Cell, terms: words.Terms) -> list[inside_words.Stage]:
+def stages(trace: Trace, at: Cell, terms: words.Terms, every: Heads | None = None) -> list[inside_words.Stage]:
     """The stops of this walk, in words and formulas."""
     w = at.walk
     query, key = _labels(trace, at)
@@ -125,7 +127,7 @@ def stages(trace: Trace, at: Cell, terms: words.Terms) -> list[inside_words.Stag
     for names in _reasons(at, range(len(w.weights))):
         for name in names:
             blocked[name] = blocked.get(name, 0) + 1
-    every = anatomy.heads(trace, at.site, at.query)
+    every = every or anatomy.heads(trace, at.site, at.query)
     return inside_words.stages(at.site, w, every, at.key, query[at.query], key[at.key], blocked, terms)
 
 
@@ -145,13 +147,13 @@ def _reasons(at: Cell, keys) -> list[list[str]]:
     return [hidden[j] for j in keys]
 
 
-def _head_arrays(every: anatomy.Heads) -> dict[str, Tensor]:
+def _head_arrays(every: Heads) -> dict[str, Tensor]:
     foot = {"bias": every.bias, "total": every.total, "residual": every.residual}
     sizes = torch.cat([every.norms, torch.stack([value.norm() for value in foot.values()])])     # of each row of the table
     return {"head_out": every.head_out, "added": every.added, **foot, "sizes": sizes}
 
 
-def _head_scales(every: anatomy.Heads) -> dict[str, Any]:
+def _head_scales(every: Heads) -> dict[str, Any]:
     """Colour scales of the heads' table: one for the heads' results, one for all that is added up, the stream has its own."""
     together = torch.cat([every.added.flatten(), every.bias, every.total])
     scales = {"head_out": _peak(every.head_out), "added": _peak(together), "residual": _peak(every.residual)}

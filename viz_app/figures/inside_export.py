@@ -18,7 +18,8 @@ def walk_csv(trace: Trace, at: Cell) -> str:
     """A row a key, all of them: q·k, score, the mask's verdict, masked score, weight, then q∘k and weight·v number by number."""
     w, names = at.walk, labels(token_rows(trace, at.site)[1])
     numbers = range(1, at.site.d_head + 1)
-    heading = ["key", "q·k", "score", "allowed", "masked", "weight", *(f"q∘k {d}" for d in numbers), *(f"weight·v {d}" for d in numbers)]
+    heading = ["key", "q·k", "score", "allowed", "masked", "weight"]
+    heading += [f"{product} {d}" for product in ("q∘k", "weight·v") for d in numbers]
     rows = [
         [f"{j} {names[j].text}", w.raw[j], w.scores[j], int(w.allowed[j]), w.masked[j], w.weights[j], *w.products[j], *w.parts[j]]
         for j in range(len(names))
@@ -33,7 +34,8 @@ def walk_npz(trace: Trace, at: Cell) -> bytes:
     query, key = token_rows(trace, at.site)
     names = ("a", "memory", "q", "k", "v", "products", "raw", "scores", "allowed", "masked", "weights", "parts", "b", "added")
     arrays = {name: getattr(w, name).numpy() for name in names}
-    heads = {"head_out": every.head_out, "heads_added": every.added, "bias": every.bias, "output": every.total, "residual": every.residual}
+    heads = {"head_out": every.head_out, "heads_added": every.added, "bias": every.bias}
+    heads |= {"output": every.total, "residual": every.residual}
     arrays |= {name: value.numpy() for name, value in heads.items()}
     return _npz(arrays | {"query_tokens": np.array(query.tokens), "key_tokens": np.array(key.tokens), "query": np.array(w.query)})
 
@@ -54,11 +56,13 @@ def scaling_csv(trace: Trace, at: Cell) -> str:
 def heads_csv(trace: Trace, at: Cell) -> str:
     """A row a head at the chosen query: length, cosine with the output and with the stream, then the vector it adds."""
     every = anatomy.heads(trace, at.site, at.query)
-    heading = ["head", "length", "cosine with output", "cosine with stream", *(f"added {d}" for d in range(1, len(every.total) + 1))]
+    heading = ["head", "length", "cosine with output", "cosine with stream"]
+    heading += [f"added {d}" for d in range(1, len(every.total) + 1)]
     rows = [
         [h + 1, every.norms[h], every.along_total[h], every.along_residual[h], *every.added[h]] for h in range(at.site.n_heads)
     ]
-    rows += [[name, value.norm(), "", "", *value] for name, value in (("bias", every.bias), ("output", every.total), ("stream", every.residual))]
+    foot = {"bias": every.bias, "output": every.total, "stream": every.residual}
+    rows += [[name, value.norm(), "", "", *value] for name, value in foot.items()]
     return _table(heading, rows)
 
 

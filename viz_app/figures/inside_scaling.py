@@ -74,7 +74,10 @@ def weights_chart(trace: Trace, at: Cell, dark: bool = False) -> alt.Chart:
         alt.Chart(alt.Data(values=bars(trace, at)))
         .mark_bar()
         .encode(
-            x=alt.X("key:N", sort=alt.SortField("place"), title="what is read (key)", axis=alt.Axis(labelAngle=-45, labelLimit=90, labelOverlap=False)),
+            x=alt.X(
+                "key:N", sort=alt.SortField("place"), title="what is read (key)",
+                axis=alt.Axis(labelAngle=-45, labelLimit=90, labelOverlap=False),
+            ),
             xOffset=alt.XOffset("softmax:N", sort=[_with(at.site), "without"]),
             y=alt.Y("weight:Q", title="weight", scale=alt.Scale(domain=[0, 1])),
             color=alt.Color("softmax:N", title=None, scale=_colours(at.site, dark), legend=alt.Legend(orient="top")),
@@ -102,7 +105,10 @@ def curve_chart(at: Cell, field: str, title: str, unit: str, dark: bool = False)
     rules = (
         alt.Chart(alt.Data(values=marks))
         .mark_rule(strokeWidth=2, strokeDash=[5, 3])
-        .encode(x="divisor:Q", color=alt.Color("softmax:N", title=None, scale=_colours(at.site, dark), legend=alt.Legend(orient="top")))
+        .encode(
+            x="divisor:Q",
+            color=alt.Color("softmax:N", title=None, scale=_colours(at.site, dark), legend=alt.Legend(orient="top")),
+        )
     )
     return (line + rules).properties(height=270, title=title)
 
@@ -115,17 +121,35 @@ def says(at: Cell) -> str:
     with_root, without = c.with_root, c.without
     change = float(without.gradient) / max(float(with_root.gradient), 1e-12)
     answer = (
-        f"only {change:.0%} as strongly" if change < 0.95 else f"{change:.1f} times as strongly" if change > 1.05 else "about as strongly"
+        "hardly at all" if change < 0.0005 else f"only {change:.2g} times as strongly" if change < 0.95
+        else f"{change:.3g} times as strongly" if change > 1.05 else "about as strongly"
     )
     with_all, without_all = c.mean_gradient
     over_all = f"Over all queries of this head the mean gradient would be {without_all:.2g} instead of {with_all:.2g}"
-    moral = ": a softmax that hardly answers hardly learns, which is why the paper divides. " if without_all < 0.8 * with_all else ". "
+    less = without_all < 0.8 * with_all
+    moral = ": a softmax that hardly answers hardly learns, which is why the paper divides. " if less else ". "
     return (
         f"Without the division the scores would lie {c.root:.3g} times as far apart, and the strongest weight here would be "
-        f"{float(without.weights.max()):.2f} instead of {float(with_root.weights.max()):.2f}. The weights would then answer {answer} "
-        f"when a score moves. {over_all}{moral}"
+        f"{float(without.weights.max()):.2f} instead of {float(with_root.weights.max()):.2f}. The weights would then answer "
+        f"{answer} when a score moves. {over_all}{moral}"
         "(These are the vectors of a model trained with the division; trained without it, it would have other ones.)"
     )
+
+
+def table(at: Cell) -> str:
+    """The numbers with and without the division, as a Markdown table."""
+    c = compared(at)
+    both = (c.with_root, c.without)
+    rows = {
+        "strongest weight of this query": [float(s.weights.max()) for s in both],
+        f"entropy of this query, nats (at most ln {c.n_open})": [float(s.entropy) for s in both],
+        "gradient of this query, ‖diag(p) − p·pᵀ‖": [float(s.gradient) for s in both],
+        "mean entropy of the head's queries": c.mean_entropy,
+        "mean gradient of the head's queries": c.mean_gradient,
+        "spread of the head's scores (standard deviation)": c.spread,
+    }
+    lines = [f"| {name} | {a:.4g} | {b:.4g} |" for name, (a, b) in rows.items()]
+    return "\n".join([f"| | ÷ √{at.site.d_head} | without |", "|---|--:|--:|", *lines])
 
 
 def _with(site: AttentionSite) -> str:

@@ -129,16 +129,18 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
     d, h = site.d_head, site.n_heads
     return {
         "walk": f"{words.where_from(site, t)}\n\n{words.how_to_read(site)}",
-        "matrices": "All steps of the walk for all tokens at once. One product **Q·Kᵀ** compares every query with every key, and none has "
-        "to wait for another: that is why attention runs in parallel. Papers mostly write a token as a row, A = Q·Kᵀ with softmax "
-        "over each row; the lecture writes it as a column, A = Kᵀ·Q with softmax over each column. The numbers are the same, turned.",
+        "matrices": "All steps of the walk for all tokens at once. One product **Q·Kᵀ** compares every query with every key, "
+        "and none has to wait for another: that is why attention runs in parallel. Papers mostly write a token as a row, "
+        "A = Q·Kᵀ with softmax over each row; the lecture writes it as a column, A = Kᵀ·Q with softmax over each column. "
+        "The numbers are the same, turned.",
         "scaling": f"If the numbers of q and k were independent with mean 0 and variance 1, q·k would have variance d_k = {d}: "
-        f"dividing by √{d} brings it back to 1 (Vaswani et al. 2017, §3.2.1). **Entropy** −Σ p·ln p says how evenly a query spreads its "
-        "attention, in nats. The **gradient** of softmax is diag(p) − p·pᵀ; its size ‖·‖ (Frobenius) says how far the weights move when the "
-        "scores do. The curves take any divisor; the dashed lines mark the model's and 1.",
-        "heads": f"Concat(b¹ … b{_raised(h)})·W_O = Σₕ bʰ·W_Oʰ + bias: laying the {h} results side by side and multiplying by W_O is adding up one part "
-        "from each head. **Length** says how much a head adds. The **cosine** with the output says whether it goes the way the sum goes; with the "
-        "stream, whether it strengthens (above 0) or takes away (below 0) what the token's vector already holds.",
+        f"dividing by √{d} brings it back to 1 (Vaswani et al. 2017, §3.2.1). **Entropy** −Σ p·ln p says how evenly a query "
+        "spreads its attention, in nats. The **gradient** of softmax is diag(p) − p·pᵀ; its size ‖·‖ (Frobenius) says how far "
+        "the weights move when the scores do. The curves take any divisor; the dashed lines mark the model's and 1.",
+        "heads": f"Concat(b¹ … b{_raised(h)})·W_O = Σₕ bʰ·W_Oʰ + bias: laying the {h} results side by side and multiplying by "
+        "W_O is adding up one part from each head. **Length** says how much a head adds. The **cosine** with the output says "
+        "whether it goes the way the sum goes; with the stream, whether it strengthens (above 0) or takes away (below 0) what "
+        "the token's vector already holds.",
     }[view]
 
 
@@ -146,8 +148,9 @@ def heads_sentence(every: Heads, query: Label) -> str:
     """Which head adds most at this token, and what the sum is beside the stream it is added to."""
     best = int(every.norms.argmax())
     return (
-        f"At {quoted(query)}, head {best + 1} adds most: a vector of length {float(every.norms[best]):.2f}. All heads and the bias together make "
-        f"{float(every.total.norm()):.2f}, which is added to the token's own vector of length {float(every.residual.norm()):.2f}."
+        f"At {quoted(query)}, head {best + 1} adds most: a vector of length {float(every.norms[best]):.2f}. All heads and the "
+        f"bias together make {float(every.total.norm()):.2f}, which is added to the token's own vector of length "
+        f"{float(every.residual.norm()):.2f}."
     )
 
 
@@ -165,8 +168,8 @@ def shown(n_shown: int, n_keys: int, rest: float) -> str:
     if n_shown == n_keys:
         return ""
     return (
-        f"{n_shown} of {n_keys} keys: the strongest, and the chosen one. The others hold {share(rest)} of the weight; "
-        f"every sum is over all {n_keys}."
+        f"{n_shown} of {n_keys} keys: the strongest, and the chosen one. The others hold "
+        f"{share(rest) if rest else 'none'} of the weight; every sum is over all {n_keys}."
     )
 
 
@@ -202,6 +205,6 @@ def _output(site: AttentionSite, w: Walk, every: Heads, q: str) -> str:
         return f"There is one head. W_O turns its b into {len(w.added)} numbers, which are added to the vector of {q}."
     return (
         f"The {site.n_heads} heads' results stand side by side and W_O mixes them, which is the same as adding up one part "
-        f"from each head. This head's part has length {float(w.added.norm()):.2f}, the sum {float(every.total.norm()):.2f}, and the "
-        f"vector of {q} it is added to {float(every.residual.norm()):.2f}."
+        f"from each head. This head's part has length {float(w.added.norm()):.2f}, the sum {float(every.total.norm()):.2f}, "
+        f"and the vector of {q} it is added to {float(every.residual.norm()):.2f}."
     )

@@ -1,11 +1,13 @@
 """The page Masks as one payload: every mask as its layers and their union, one of them to paint on, and one head
 before, after, and their difference, with the log-probability of each given token."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from models.attention import STREAMS
@@ -21,6 +23,7 @@ from viz_app.figures.labels import Label, labels
 from viz_app.figures.masks_text import painted
 from viz_app.figures.payload import pack
 
+LARGEST_SIDE = 64       # cells a side of a small matrix
 DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
 
 
@@ -102,20 +105,24 @@ def story(shown: MaskView) -> list[str]:
 
 
 def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """Each kind's layers and their union as small matrices; their cells (1 = allowed) one after the other."""
+    """Each kind's layers and their union as small matrices; their cells (1 = allowed) one after the other. Of a long text
+    k × k cells become one, open if any of them is."""
     blocks, parts, offset = [], [], 0
     for kind in STREAMS:
         site = first_site(trace, kind)
         n_query, n_key = site.q.shape[2], site.k.shape[2]
+        k = math.ceil(max(n_query, n_key) / LARGEST_SIDE)
         matrices = [(masks_words.layer(kind, x.name), alone(x, n_query, n_key)) for x in site.mask.layers]
         matrices.append(("all together", site.allowed()))
         pictures = []
         for name, allowed in matrices:
-            pictures.append({"name": name, "offset": offset, "blocked": int((~allowed).sum())})
-            parts.append(allowed.numpy().astype(np.uint8).ravel())
-            offset += parts[-1].size
+            small = F.max_pool2d(allowed[None].float(), k, ceil_mode=True)[0].numpy().astype(np.uint8)
+            rows, cols = small.shape
+            pictures.append({"name": name, "offset": offset, "blocked": int((~allowed).sum()), "cells": allowed.numel()})
+            parts.append(small.ravel())
+            offset += small.size
         blocks.append({
-            "kind": kind, "title": words.KIND_TITLES[kind], "rows": n_query, "cols": n_key, "pictures": pictures,
+            "kind": kind, "title": words.KIND_TITLES[kind], "rows": rows, "cols": cols, "pictures": pictures,
         })
     return blocks, np.concatenate(parts)
 
@@ -178,6 +185,6 @@ def checks(shown: MaskView) -> list[Check]:
             if query < n_query and key < n_key:
                 touched = max(touched, float(weights[:, query, key].max()))
     return [
-        Check("the mask is all its layers together", float(apart), 0.0, "Cells where the mask differs from the layers' AND"),
+        Check("the mask is all its layers together", float(apart), 0.0, "Cells that differ from the AND of the layers"),
         Check("forbidden cells are 0", touched, 0.0, "Largest weight on a cell you forbade, over all layers and heads"),
     ]

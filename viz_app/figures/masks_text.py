@@ -66,7 +66,7 @@ def to_text(change: MaskChange) -> str:
     if change.ready != "none":
         items.append(_READY[change.ready] + (str(change.k) if change.ready in ("window", "block-diagonal") else ""))
     for letter, cells in (("f", change.forbidden), ("a", change.opened)):
-        items += [f"{letter}{_span(*rows)}.{_span(*keys)}" for rows, keys in _rectangles(cells)]
+        items += [f"{letter}{_span(*rows)}.{_span(*keys)}" for rows, keys in sorted(_rectangles(cells))]
     return "_".join(items)
 
 

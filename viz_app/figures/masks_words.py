@@ -139,13 +139,13 @@ def cheat(before: MaskedRun, after: MaskedRun, changes: MaskChanges) -> str:
         found = f"The loss on the given target falls ({loss}): it reads off what it should guess."
     else:
         found = (
-            f"One might expect the loss on the given target to fall. It rises ({loss}): this model was trained with "
-            "the mask, has not learned to use what lies ahead, and is disturbed by it."
+            f"One might expect a lower loss on the given target; it rises ({loss}): trained with the mask, this model has "
+            "not learned to use what lies ahead."
         )
     comes_out = "stays the same here" if after.output_ids == before.output_ids else "comes out differently"
     return (
-        f"The decoder may look ahead. {found} When it writes, there is nothing ahead to read, but each new token "
-        f"changes what all earlier ones see: the text {comes_out}."
+        f"The decoder may look ahead. {found} Writing, there is nothing ahead to read, yet each new token changes what "
+        f"earlier ones see: the text {comes_out}."
     )
 
 

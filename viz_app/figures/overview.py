@@ -40,14 +40,11 @@ def side_for(n_heads: int) -> int:
 
 def pooling(site: AttentionSite, side: int = LARGEST_SIDE) -> int:
     """k such that a k × k block of cells becomes one pixel; 1 shows every cell."""
-    return max(1, math.ceil(max(site.q.shape[2], site.k.shape[2]) / side))
+    return max(1, math.ceil(max(site.n_query, site.n_key) / side))
 
 
 def pooled_codes(site: AttentionSite, k: int) -> Tensor:
     """(head, query/k, key/k) uint8: 0 where every cell of the block is masked, else 1 + its largest weight × 254."""
-    weights = site.weights()
-    per_head = site.mask.allowed is not None and site.mask.allowed.shape[1] > 1
-    allowed = torch.stack([site.allowed(head=h) for h in range(site.n_heads)]) if per_head else site.allowed()
-    shown = weights.masked_fill(~allowed, -1.0)
+    shown = site.weights().masked_fill(~site.allowed(head=None), -1.0)
     pooled = F.max_pool2d(shown[None], k, ceil_mode=True)[0] if k > 1 else shown
     return torch.where(pooled < 0, 0.0, 1 + (pooled * 254).round()).to(torch.uint8)

@@ -13,7 +13,7 @@ from viz_app.figures.look import Look
 from viz_app.figures.positions import LINES, bar, framed, scale_of, titled
 
 UNRELATED = 2**0.5  # the change at which a vector stands at a right angle to what it was
-SPELLED = 26  # up to so many tokens, each cell has its number written in it
+SPELLED = 40  # up to so many tokens, each cell has its number written in it
 NAMED = 60             # up to so many tokens, the tangle has their names; beyond, they are on the pointer
 TOP, BOTTOM = 78, 45  # room for a title of two lines and the names of the columns; for the scale
 WITH, WITHOUT = "with positions", "positions switched off"
@@ -29,6 +29,11 @@ def height(n: int) -> int:
     return TOP + BOTTOM + min(560, max(90, 25 * n))
 
 
+def _letters(n: int) -> int:
+    """The size of the tokens beside n rows."""
+    return 13 if n <= 26 else 11 if n <= SPELLED else 8
+
+
 def tangle(tokens: Sequence[str], order: Sequence[int], look: Look, title: str) -> go.Figure:
     """Each token at its place in the text (left), and a line to its place in the reordered text (right)."""
     n = len(order)
@@ -40,7 +45,7 @@ def tangle(tokens: Sequence[str], order: Sequence[int], look: Look, title: str) 
         y = [v for i in rows for v in (i, int(place[i]), None)]
         figure.add_scatter(x=x, y=y, mode="lines", line={"color": colour, "width": 1.8}, hoverinfo="skip")
     names = [_plain(token) for token in tokens]
-    size = 13 if n <= 26 else 8
+    size = _letters(n)
     for at, rows, side in ((0.0, range(n), "middle left"), (1.0, order, "middle right")):
         text = [names[i] for i in rows]
         hover = [f"{names[i]}: place {i} → {place[i]}" for i in rows]
@@ -99,7 +104,7 @@ def change_map(test: ShuffleTest, tokens: Sequence[str], look: Look, title: str)
     framed(figure, look, title, height(n), 46)
     edge = {"showline": True, "mirror": True, "linecolor": look.quiet, "linewidth": 0.6}
     figure.update_xaxes(side="top", fixedrange=True, **edge)
-    figure.update_yaxes(type="category", **edge, fixedrange=True, tickfont={"size": 13 if n <= 26 else 8})
+    figure.update_yaxes(type="category", **edge, fixedrange=True, tickfont={"size": _letters(n)})
     return figure.update_layout(margin={"l": 95, "r": 5, "t": TOP, "b": BOTTOM})
 
 

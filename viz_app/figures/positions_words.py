@@ -180,8 +180,8 @@ def shuffled(positioned: ShuffleTest, bare: ShuffleTest, kind: str) -> str:
         )
     return (
         f"With positions, a token's vector after {place} is on average {100 * last:.0f} % of its length away from what "
-        f"was ({100 * UNRELATED:.0f} % would be a right angle). With positions switched off, every vector is the same "
-        f"before, only in another place: the largest change anywhere is {exact} of a vector's length. That is "
+        f"it was ({100 * UNRELATED:.0f} % would be a right angle). With positions switched off, every vector is the "
+        f"same as before, only in another place: the largest change anywhere is {exact} of a vector's length. That is "
         "rounding, because sums are added up in another order."
     )
 
@@ -195,9 +195,10 @@ def adding(x: Tensor, p: Tensor, kind: str) -> str:
     return (
         f"**Adding is concatenating, then projecting.** Write x and p one after the other, {2 * d} numbers, and "
         f"multiply by [I; I], two unit matrices one above the other: that gives x + p, {d} numbers. So whatever W "
-        r"follows,\n\n$$\begin{bmatrix}x & p\end{bmatrix}\begin{bmatrix}W\\W\end{bmatrix}=(x+p)\,W.$$"
-        f"\n\nConcatenating could do a little more: p might have a matrix of its own below W, at the price of {d} × "
-        "more weights in each projection. Adding shares one matrix, and the model learns to keep the two apart. Here "
-        f"token vectors have a length of {float(x.norm(dim=1).mean()):.2f} on average and position vectors "
+        "follows,\n\n"
+        r"$$\begin{bmatrix}x & p\end{bmatrix}\begin{bmatrix}W\\W\end{bmatrix}=(x+p)\,W.$$"
+        "\n\nConcatenating could do a little more: p might have a matrix of its own below W, at the price of "
+        f"{d} × {d} more weights in each projection. Adding shares one matrix, and the model learns to keep the two "
+        f"apart. Here token vectors have a length of {float(x.norm(dim=1).mean()):.2f} on average and position vectors "
         f"{float(p.norm(dim=1).mean()):.2f}.{lent}"
     )

@@ -24,13 +24,12 @@ def token_rows(trace: Trace, site: AttentionSite) -> tuple[Encoding, Encoding]:
     return rows[query], rows[key]
 
 
-def blocked_bits(site: AttentionSite) -> Tensor:
+def blocked_bits(site: AttentionSite, head: int = 0) -> Tensor:
     """(query, key) uint8: bit i set where the i-th mask layer (of at most 8) blocks the cell; 0 = open."""
-    n_query, n_key = site.q.shape[2], site.k.shape[2]
-    bits = torch.zeros(n_query, n_key, dtype=torch.uint8)
+    bits = torch.zeros(site.n_query, site.n_key, dtype=torch.uint8)
     for i, layer in enumerate(site.mask.layers[:8]):
-        row = layer.allowed[0, 0].expand(n_query, n_key)
-        bits |= (~row).to(torch.uint8) << i
+        allowed = layer.allowed[0, min(head, layer.allowed.shape[1] - 1)].expand(site.n_query, site.n_key)
+        bits |= (~allowed).to(torch.uint8) << i
     return bits
 
 

@@ -28,7 +28,7 @@ def decoding(shown: Shown) -> None:
     parts.headline("Decoding: what does it do, one token at a time?", _ANSWER)
     parts.written(trace, terms, shown.stale)
     if not shown.scope.config.n_decoder_layers:
-        parts.note(st.empty(), "This model's decoder has no layers, so there is no decoding to show.")
+        parts.note(st.empty(), "This model's decoder has no layers, so there is no decoding to show.", key="decoding")
         return
     place = decoding_state.place(shown.scope, trace)
     method, reading = controls(trace, place)

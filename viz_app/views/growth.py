@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import streamlit as st
 
-from models import Trace
+from models import CheckpointError, Trace
 from models.trace import AttentionSite
 from viz_app import cache, words
 from viz_app.figures import growth
 from viz_app.figures.labels import labels
 from viz_app.figures.look import look
 from viz_app.figures.sites import blocked_bits, token_rows
+from viz_app.parts import note
 from viz_app.sidebar import Shown
 
 _SHOWN, _STEP = "growth", "growth-step"
@@ -29,13 +30,17 @@ def at_step(shown: Shown) -> Shown:
             "Training step of the weights", steps, key=_STEP, format_func=lambda s: f"{s:,}", bind="query-params",
             help="The whole page shows the same text under the weights of this step.",
         )
-        text = "The text stays the one the trained model writes." if not shown.trace.teacher_forced else ""
-        st.caption(f"The same text, read with the weights as they were after {step:,} steps. {text}")
+        said = st.empty()
     with right:
         colours = look(st.context.theme.type)
-        chart = growth.loss_curve(shown.scope.training["curve"], step, colours.accent, colours.quiet)
+        chart = growth.loss_curve(shown.scope.training.get("curve", []), step, colours.accent, colours.quiet)
         st.altair_chart(chart, key="growth-loss")
-    trace = cache.snapshot_trace(shown.scope, step, shown.trace)
+    try:
+        trace = cache.snapshot_trace(shown.scope, step, shown.trace)
+    except CheckpointError as error:
+        note(said, str(error), bad=True, key=_SHOWN)
+        return shown
+    note(said, words.at_step(step, trace), key=_SHOWN)
     return replace(shown, scope=cache.snapshot(shown.scope, step), trace=trace)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from models import anatomy
-from models.trace import AttentionSite, Trace
+from models.trace import Trace
 from viz_app import parts, state, words
 from viz_app.components.choice import choice
 from viz_app.components.heads import heads
@@ -59,37 +59,27 @@ def _matrices(shown: Shown, at: Cell) -> None:
 
 def _scaling(shown: Shown, at: Cell) -> None:
     dark = st.context.theme.type == "dark"
-    root = f"÷ √{at.site.d_head}"
+    curves = {
+        "entropy": ("How evenly attention is spread", "entropy (nats)"),
+        "gradient": ("How strongly weights answer to scores", "‖∂weights/∂scores‖"),
+    }
     st.markdown(inside_scaling.says(at))
     left, right = st.columns([1.25, 1], gap="medium")
     with left:
         st.altair_chart(inside_scaling.weights_chart(shown.trace, at, dark), key="inside-bars")
-        c = inside_scaling.compared(at)
-        rows = {
-            "strongest weight of this query": [float(s.weights.max()) for s in (c.with_root, c.without)],
-            f"entropy of this query, nats (at most ln {c.n_open})": [float(s.entropy) for s in (c.with_root, c.without)],
-            "gradient of this query, ‖diag(p) − p·pᵀ‖": [float(s.gradient) for s in (c.with_root, c.without)],
-            "mean entropy of the head's queries": list(c.mean_entropy),
-            "mean gradient of the head's queries": list(c.mean_gradient),
-            "spread of the head's scores (standard deviation)": list(c.spread),
-        }
-        lines = [f"| {name} | {a:.4g} | {b:.4g} |" for name, (a, b) in rows.items()]
-        st.markdown("\n".join([f"| | {root} | without |", "|---|--:|--:|", *lines]))
+        st.markdown(inside_scaling.table(at))
     with right:
-        st.altair_chart(
-            inside_scaling.curve_chart(at, "entropy", "How evenly attention is spread", "entropy (nats)", dark), key="inside-entropy"
-        )
-        st.altair_chart(
-            inside_scaling.curve_chart(at, "gradient", "How strongly weights answer to scores", "‖∂weights/∂scores‖", dark),
-            key="inside-gradient",
-        )
+        for field, (title, unit) in curves.items():
+            st.altair_chart(inside_scaling.curve_chart(at, field, title, unit, dark), key=f"inside-{field}")
 
 
 def _heads(shown: Shown, at: Cell) -> None:
     heads(figures.heads(shown.trace, at, shown.terms), lambda head: state.pick(at.site.name, head))
 
 
-_VIEWS: dict[str, Callable[[Shown, Cell], None]] = {"walk": _walk, "matrices": _matrices, "scaling": _scaling, "heads": _heads}
+_VIEWS: dict[str, Callable[[Shown, Cell], None]] = {
+    "walk": _walk, "matrices": _matrices, "scaling": _scaling, "heads": _heads,
+}  # fmt: skip
 
 
 def _controls(trace: Trace, at: Cell) -> str:
@@ -117,12 +107,13 @@ def _controls(trace: Trace, at: Cell) -> str:
 
 def _downloads(trace: Trace, at: Cell, view: str) -> None:
     """The numbers of the picture on the page. Pictures have their own button."""
-    name = f"{words.file_name(at.site, at.head)}.query{at.query}"
+    head = words.file_name(at.site, at.head)
+    name = f"{head}.query{at.query}"
     npz, text = "application/octet-stream", "text/csv"
     offered = {
         "walk": [("This walk, CSV", lambda: export.walk_csv(trace, at), f"{name}.csv", text),
                  ("This walk, npz", lambda: export.walk_npz(trace, at), f"{name}.npz", npz)],
-        "matrices": [("The matrices, npz", lambda: export.matrices_npz(at), f"{words.file_name(at.site, at.head)}.matrices.npz", npz)],
+        "matrices": [("The matrices, npz", lambda: export.matrices_npz(at), f"{head}.matrices.npz", npz)],
         "scaling": [("These numbers, CSV", lambda: export.scaling_csv(trace, at), f"{name}.scaling.csv", text)],
         "heads": [("The heads, CSV", lambda: export.heads_csv(trace, at), f"{at.site.name}.heads.query{at.query}.csv", text)],
     }[view]

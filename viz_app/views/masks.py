@@ -33,12 +33,13 @@ def masks(shown: Shown) -> None:
     columns = st.columns([2.2, 1, 1.8, 0.9], gap="small", vertical_alignment="bottom")
     slot = columns[2].container(key="masks-note").empty()
     texts, which = _batch(scope, *columns[:2], slot)
-    columns[3].button("Undo all changes", on_click=masks_state.undo, disabled=changes == MaskChanges(), key="masks-undo")
+    unchanged = changes == MaskChanges()
+    columns[3].button("Undo all changes", on_click=masks_state.undo, disabled=unchanged, key="masks-undo")
     own = cache.masked_runs(scope, _pairs(shown, texts), MaskChanges())
     again = tuple((run.trace.source.text, run.trace.target) for run in own)
     before, after = own[which], cache.masked_runs(scope, again, changes)[which]
     if texts:
-        parts.note(slot, masks_words.batch([len(run.trace.source.ids) for run in own]))
+        parts.note(slot, masks_words.batch([len(run.trace.source.ids) for run in own]), key="masks")
     with strip:
         parts.written(before.trace, terms, shown.stale)
     kind, site, head = masks_state.view(before.trace)
@@ -63,7 +64,7 @@ def _batch(scope: Scope, left: DeltaGenerator, right: DeltaGenerator, slot: Delt
     )
     error = _unreadable(scope, text)
     if error or not text.strip():
-        parts.note(slot, error or "No second text: the first runs alone, without padding.", bad=bool(error))
+        parts.note(slot, error or "No second text: the first runs alone, without padding.", bad=bool(error), key="masks")
         return [], 0
     return [text], int(which == "second")
 

@@ -76,7 +76,7 @@ def _writes(scope: Scope, source: tuple[int, ...], order: tuple[int, ...], bare:
     for where, model in ((draw_shuffle.WITH, scope.model), (draw_shuffle.WITHOUT, bare)):
         for what, ids in (("as typed", source), ("reordered", reordered)):
             text = scope.tokenizer.decode([step.token for step in greedy(model, ids)])
-            parts.note(st.empty(), f"{where}, {what}: {text}")
+            parts.note(st.empty(), f"{where}, {what}: {text}", key=f"{where} {what}")
 
 
 def added(shown: Shown) -> None:

@@ -148,7 +148,7 @@ def _pick(shown: Shown) -> Picked:
         "Table", list(names), default=say.NAMES["paper"], required=True, key="positions-table", bind="query-params",
         help=say.own_help(config.positions),
     )]
-    d_model, n = _sizes(middle, right, fixed=formula == say.OWN)
+    d_model, n = _sizes(middle, right, config.d_model if formula == say.OWN else None)
     if formula != say.OWN:
         return Picked(formula, formula_table(formula, n, d_model), wavelengths(formula, d_model), say.WHOSE[formula])
     table = own_table(shown)[:n].double()
@@ -161,12 +161,15 @@ def own_table(shown: Shown) -> Tensor:
     return shown.scope.model.positions.table.detach().to("cpu", torch.float32)
 
 
-def _sizes(left: DeltaGenerator, right: DeltaGenerator, fixed: bool = False) -> tuple[int, int]:
-    """d_model and length; with `fixed`, d_model is the model's and its knob rests."""
-    d_model = left.select_slider(
-        "d_model (dimensions)", SIZES, 64, key="positions-d_model", bind="query-params", disabled=fixed,
-        help="How many numbers a position vector has. For the model's own table this is the model's.",
-    )
+def _sizes(left: DeltaGenerator, right: DeltaGenerator, fixed: int | None = None) -> tuple[int, int]:
+    """d_model and length; a `fixed` d_model is the model's, and there is no knob for it."""
+    if fixed is None:
+        d_model = left.select_slider(
+            "d_model (dimensions)", SIZES, 64, key="positions-d_model", bind="query-params",
+            help="How many numbers a position vector has.",
+        )
+    else:
+        d_model = left.number_input("d_model of this model", value=fixed, key=f"positions-own-{fixed}", disabled=True)
     return d_model, right.slider("Length (positions)", 4, 512, 100, 4, key="positions-length", bind="query-params")
 
 

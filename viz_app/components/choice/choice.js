@@ -2,7 +2,7 @@
 function shade(button, weight, blocked, theme) {
   const code = 1 + Math.round(254 * weight);
   button.style.background = blocked.length
-    ? `repeating-linear-gradient(135deg, transparent 0 4px, ${css(theme.hatch)} 4px 5px)`
+    ? `repeating-linear-gradient(135deg, transparent 0 4px, ${theme.line} 4px 5px)`
     : css(theme.ramp[code]);
   button.style.color = blocked.length ? "" : theme.on(code);
 }

@@ -6,7 +6,8 @@ import streamlit as st
 
 from viz_app.components import register
 
-_mount = register("head", "heatmap.js", "lines.js", "head.js")
+SCRIPTS = ("heatmap.js", "lines.js", "head.js")
+_mount = register("head", *SCRIPTS)
 
 
 def head(payload: bytes, on_lock: Callable[[str], None], key: str = "head") -> None:

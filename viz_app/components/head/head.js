@@ -30,7 +30,7 @@ class Head {
     this.width = 0;
     this.layout();
     const { site, head, rows, cols } = picture;
-    Object.assign(this.root.dataset, { site, head, rows, cols, wide: this.map.wide, tall: this.map.tall, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+    Object.assign(this.root.dataset, { site, head, rows, cols, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }
 
   layout() {
@@ -38,6 +38,7 @@ class Head {
     if (!this.picture || !width || width === this.width) return;
     this.width = width;
     this.map.show(this.picture, this.theme);
+    Object.assign(this.map.cells.dataset, { ...AXIS, wide: this.map.wide, tall: this.map.tall });     // where the cells are
     this.lines.show(this.picture, this.theme);
     this.focus();
   }

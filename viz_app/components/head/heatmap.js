@@ -118,11 +118,11 @@ class Heatmap {
     context.fillStyle = theme.quiet;
     context.textAlign = "left";
     context.fillText("0", x - 10, y + 5);
-    context.fillText("1  attention weight", x + 116, y + 5);
+    context.fillText("1  weight", x + 116, y + 5);
     if (!this.picture.codes.includes(0)) return;
     const ratio = window.devicePixelRatio || 1;
-    paintCodes(context, [0], 1, 1, Math.round((x + 232) * ratio), Math.round(y * ratio), Math.round(12 * ratio), Math.round(10 * ratio), theme, Math.round(6 * ratio));
-    context.fillText("masked: may not read", x + 250, y + 5);
+    paintCodes(context, [0], 1, 1, Math.round((x + 176) * ratio), Math.round(y * ratio), Math.round(12 * ratio), Math.round(10 * ratio), theme, Math.round(6 * ratio));
+    context.fillText("masked", x + 193, y + 5);
   }
 
   // The cell or the token under the pointer: {query, key}, {query}, {key} or null.

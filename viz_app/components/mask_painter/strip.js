@@ -35,7 +35,7 @@ class Strip {
       const figure = put(holder, "span", last ? "picture whole" : "picture");
       this.draw(put(figure, "canvas"), block, cells.subarray(picture.offset, picture.offset + block.rows * block.cols), theme);
       put(figure, "span", "caption", picture.name);
-      figure.title = `${picture.name}: ${picture.blocked} of ${block.rows * block.cols} cells blocked`;
+      figure.title = `${picture.name}: ${picture.blocked} of ${picture.cells} cells blocked`;
       figure.dataset.blocked = picture.blocked;
     });
   }

@@ -6,7 +6,8 @@ import streamlit as st
 
 from viz_app.components import register
 
-_mount = register("overview", "grid.js", "overview.js")
+SCRIPTS = ("grid.js", "overview.js")
+_mount = register("overview", *SCRIPTS)
 
 
 def overview(payload: bytes, on_pick: Callable[[str, int], None], key: str = "overview") -> None:

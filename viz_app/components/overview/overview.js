@@ -16,6 +16,9 @@ class Overview {
     const { chosen } = picture;
     if (this.waiting && this.waiting.site === chosen.site && this.waiting.head === chosen.head) this.waiting = null;
     this.chosen = this.waiting ?? chosen;      // a choice on its way to Python is not taken back by an older answer
+    const hatch = css(theme.hatch);
+    this.root.querySelector(".bar").style.background = `linear-gradient(to right, ${theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)})`;
+    this.root.querySelector(".hatch").style.background = `repeating-linear-gradient(135deg, ${hatch} 0 1px, ${theme.background} 1px 3px)`;
     while (this.grids.length > picture.blocks.length) this.grids.pop().remove();
     while (this.grids.length < picture.blocks.length) this.grids.push(new Grid(this.root.querySelector(".blocks"), this));
     this.width = 0;

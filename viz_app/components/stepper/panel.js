@@ -50,7 +50,7 @@ class Panel {
     const { values, run, k, lane, picture } = this, drawn = lane === "serial" ? picture.arrays.drawn_p : undefined;
     this.expects.textContent = lane === "parallel"
       ? "What the model expects next, and what is given:"
-      : `What the model expects next${picture.sampling ? " (orange frame: what the token is drawn from)" : ""}. Click another token to force it:`;
+      : picture.sampling ? "Expected next (orange: drawn from). Click another to force it:" : "What the model expects next. Click another token to force it:";
     const [pad, start] = picture.unforceable;
     return Array.from({ length: k }, (_, n) => {
       const id = values.ids[i * k + n], here = id === run.taken[i];

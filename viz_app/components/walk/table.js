@@ -87,7 +87,7 @@ class Table {
     context.textAlign = "right";
     context.font = `${row.mark === "row" ? 400 : 600} 12.5px ${theme.font}`;
     context.fillStyle = row.label[2] ? theme.quiet : theme.text;
-    context.fillText(fit(row.label[0], this.namesWidth - 62, measure), this.namesWidth - 10, y + ROW / 2);
+    context.fillText(fit(row.label[0], this.namesWidth - (row.aside ? 62 : row.colour ? 26 : 14), measure), this.namesWidth - 10, y + ROW / 2);
     if (row.aside) {
       context.textAlign = "left";
       context.font = `11px ${theme.font}`;

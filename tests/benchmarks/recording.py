@@ -1,0 +1,88 @@
+"""What recording a forward pass costs: time beside the same pass unrecorded, memory beside all heads' weights kept."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from types import FunctionType
+
+import torch
+from torch import Tensor, nn
+
+from models.trace import Recording, record
+from models.transformer import Transformer, TransformerConfig
+from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
+
+ENG_FRA = TransformerConfig(6000, d_model=192, n_heads=6, d_ff=768, n_encoder_layers=3, n_decoder_layers=3)
+TWELVE = TransformerConfig(6000, d_model=768, n_heads=12, d_ff=3072, n_encoder_layers=12, n_ctx=1024)
+
+
+def run(model: Transformer, n: int) -> Tensor:
+    """One forward pass over n source and, if the model has a decoder, n target tokens."""
+    source, target = torch.randint(4, model.config.vocab_size, (2, 1, n), generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        if model.decoder.layers:
+            return model(source, target)
+        return model.encode(source, model.masks(source, target).encoder_self)
+
+
+def run_recorded(model: Transformer, n: int) -> Recording:
+    with record() as recording:
+        run(model, n)
+    return recording
+
+
+def bytes_kept(recording: Recording, model: nn.Module) -> int:
+    """Bytes of all tensors that live as long as the recording does: each storage once, the model's own not counted."""
+    own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors_in(recording)}
+    return sum(size for pointer, size in storages.items() if pointer not in own)
+
+
+def tensors_in(thing: object) -> Iterator[Tensor]:
+    """Every tensor reached from `thing` through containers, attributes and closures; a module's own are left out."""
+    if isinstance(thing, Tensor):
+        yield thing
+    elif isinstance(thing, Mapping):
+        for part in thing.values():
+            yield from tensors_in(part)
+    elif isinstance(thing, (list, tuple)):
+        for part in thing:
+            yield from tensors_in(part)
+    elif isinstance(thing, FunctionType):
+        yield from tensors_in([cell.cell_contents for cell in thing.__closure__ or ()])
+    elif not isinstance(thing, (type, nn.Module)):
+        yield from tensors_in(list(getattr(thing, "__dict__", {}).values()))
+
+
+def bytes_of_all_weights(recording: Recording) -> int:
+    """What the weights of all heads would take, one float32 a cell."""
+    return sum(4 * site.n_heads * site.allowed().numel() for site in recording.attention.values())
+
+
+def measure_time(rounds: int = 30) -> Result:
+    """Both passes at 512 tokens, eng-fra's sizes."""
+    model = Transformer(ENG_FRA).eval()
+    recorded, plain = in_turns(partial(run_recorded, model, 512), partial(run, model, 512), rounds)
+    return Result("recording over not recording: time of a forward, 512 tokens", over(recorded, plain), "≤ 1.05")
+
+
+def measure_memory(n_decoder_layers: int) -> Result:
+    """A fresh recording of 1,024 tokens, with and without a decoder behind the encoder of 12 layers × 12 heads."""
+    model = Transformer(replace(TWELVE, n_decoder_layers=n_decoder_layers)).eval()
+    recording = run_recorded(model, 1024)
+    kept, weights = bytes_kept(recording, model), bytes_of_all_weights(recording)
+    part = "encoder and decoder" if n_decoder_layers else "encoder"
+    return Result(
+        f"trace over all weights: memory, 12×12 heads, {part}", (kept / weights,), "≤ 0.2",
+        f"{kept / 1e6:.0f} MB against {weights / 1e6:.0f} MB",
+    )
+
+
+def measure() -> list[Result]:
+    """Time and memory, one thread."""
+    torch.set_num_threads(1)
+    return [measure_time(), measure_memory(0), measure_memory(12)]
+
+
+if __name__ == "__main__":
+    print_table(measure())

@@ -1,0 +1,96 @@
+"""What the browser tests share: the app served once for all of them, and a real Chromium.
+
+A machine without Chromium skips these tests and says so; under CI a missing browser is a failure.
+"""
+
+import atexit
+import functools
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import viz_app
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+PATIENCE = 60_000   # ms; the first page imports torch, and the machine may be busy with other things
+
+
+@functools.cache
+def app_address() -> str:
+    """The address of the app, started on a free port the first time anyone asks and stopped when the tests end."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    app = Path(viz_app.__file__).with_name("app.py")
+    command = [sys.executable, "-m", "streamlit", "run", str(app), f"--server.port={port}", "--server.headless=true"]
+    paths = os.pathsep.join([str(app.parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "ATTNSCOPE_DEVICE": "cpu"}
+    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    atexit.register(_stop, server)
+    address = f"http://localhost:{port}"
+    for _ in range(600):
+        try:
+            urllib.request.urlopen(f"{address}/_stcore/health", timeout=5).close()
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+        else:
+            return address
+    raise RuntimeError(f"the app did not start: {' '.join(command)}")
+
+
+def _stop(server: subprocess.Popen) -> None:
+    server.terminate()
+    try:
+        server.wait(10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+
+
+def no_browser() -> NoReturn:
+    """Skip here; fail under CI, where a missing browser would hide that nothing was tested."""
+    message = "there is no Chromium on this machine (Debian: apt-get install chromium)"
+    pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium."""
+    if CHROMIUM is None:
+        no_browser()
+    expect.set_options(timeout=PATIENCE)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A fresh session's page. An error in its JavaScript fails the test."""
+    errors: list[str] = []
+    context = browser.new_context(viewport={"width": 1280, "height": 720}, accept_downloads=True)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert not errors, f"errors in the browser: {errors}"
+
+
+def visit(page: Page, path: str = "", **params: str) -> None:
+    """Open a page of the app with a view in its URL, and wait for the picture."""
+    page.goto(f"{app_address()}/{path}?{urlencode(params)}")
+    page.wait_for_selector(".head[data-painted]")

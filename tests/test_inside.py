@@ -1,0 +1,361 @@
+"""The page Inside a head: what its payloads and files hold is what `models` computes, and no choice makes it fail."""
+
+import csv
+import io
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import altair as alt
+import numpy as np
+import pytest
+import torch
+from small import random_model
+from streamlit.testing.v1 import AppTest
+
+from models import Scope, Trace, anatomy, load
+from models.checkpoint import save_checkpoint
+from models.tokenizer import Tokenizer
+from viz_app import words
+from viz_app.figures import inside, inside_export, inside_matrices, inside_scaling, inside_words
+from viz_app.figures.labels import Label
+from viz_app.figures.payload import unpack
+
+TERMS = words.terms("reversal")
+SITES = ["encoder.layers.0.self_attn", "decoder.layers.0.self_attn", "decoder.layers.1.cross_attn"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A checkpoint with random weights: arithmetic needs no training."""
+    made = tmp_path_factory.mktemp("inside") / "letters"
+    tokenizer = Tokenizer.characters("abcde")
+    model = random_model(vocab_size=tokenizer.vocab_size, n_ctx=13)
+    save_checkpoint(made, model, tokenizer, {"step": 0, "task": "letters"})
+    return made
+
+
+@pytest.fixture(scope="module")
+def scope(folder) -> Scope:
+    return load(folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def trace(scope: Scope) -> Trace:
+    return scope.run("abcde", "edc")
+
+
+@pytest.fixture(params=SITES)
+def at(trace: Trace, request) -> inside.Cell:
+    return inside.cell(trace, trace.attention[request.param], 1, 2, 1)
+
+
+# which weight
+
+
+def test_a_cell_that_is_not_chosen_is_found(trace):
+    site = trace.attention[SITES[0]]
+    weights = site.weights(1)
+    found = inside.cell(trace, site, 1, None, None)
+    assert found.key == int(weights[found.query].argmax())
+    assert trace.source.tokens[found.query] != "</s>"
+    assert inside.cell(trace, site, 1, 3, None).key == int(weights[3].argmax())
+    assert inside.cell(trace, site, 1, None, 2).query == int(weights[:, 2].argmax())
+    assert inside.cell(trace, site, 1, 99, 99).query == found.query
+
+
+def test_a_long_input_shows_the_strongest_keys_and_the_chosen_one():
+    torch.manual_seed(3)
+    weights = torch.randn(101).softmax(-1)
+    strongest = set(weights.topk(inside.SHOWN_KEYS).indices.tolist())
+    weakest = int(weights.argmin())
+    walk = type("W", (), {"weights": weights})
+    assert set(inside.shown_keys(walk, int(weights.argmax()))) == strongest
+    rows = inside.shown_keys(walk, weakest)
+    assert weakest in rows
+    assert len(rows) == inside.SHOWN_KEYS
+    assert set(rows) - {weakest} < strongest
+    assert rows == sorted(rows)
+
+
+# what the components are given
+
+
+def test_the_walks_payload_is_the_walk(trace, at):
+    header, arrays = unpack(inside.walk(trace, at, TERMS))
+    w = anatomy.walk(at.site, at.query, at.head)
+    assert header["indices"] == list(range(at.site.k.shape[2]))
+    for name in ("a", "memory", "q", "k", "v", "products", "scaled", "raw", "scores", "masked", "weights", "parts", "b"):
+        np.testing.assert_array_equal(arrays[name], getattr(w, name).numpy(), err_msg=name)
+    np.testing.assert_allclose(arrays["products"].sum(-1), arrays["raw"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(arrays["raw"] / math.sqrt(at.site.d_head), arrays["scores"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(arrays["b"], at.site.out[0, at.head, at.query].numpy(), rtol=1e-4, atol=1e-5)
+    assert not arrays["rest"].any()
+    assert header["shown"] == ""
+    assert len(header["stages"]) == 9
+    assert header["blocked"] == [at.site.blocked_by(at.query, j) for j in header["indices"]]
+
+
+def test_keys_without_room_are_summed_up_and_named(trace, monkeypatch):
+    monkeypatch.setattr(inside, "SHOWN_KEYS", 3)
+    at = inside.cell(trace, trace.attention[SITES[0]], 1, 2, 1)
+    header, arrays = unpack(inside.walk(trace, at, TERMS))
+    assert len(header["indices"]) == 3
+    assert header["shown"].startswith("3 of 6 keys: the strongest, and the chosen one.")
+    np.testing.assert_allclose(arrays["parts"].sum(0) + arrays["rest"], arrays["b"], rtol=1e-5, atol=1e-6)
+
+
+def test_the_heads_payload_adds_up(trace, at):
+    header, arrays = unpack(inside.heads(trace, at, TERMS))
+    own = trace.activations[f"{at.site.name}.attn_out"].value[0, at.query].numpy()
+    np.testing.assert_allclose(arrays["added"].sum(0) + arrays["bias"], own, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(arrays["total"], arrays["added"].sum(0) + arrays["bias"])
+    rows = [*arrays["added"], arrays["bias"], arrays["total"], arrays["residual"]]
+    np.testing.assert_allclose(arrays["sizes"], [np.linalg.norm(row) for row in rows], rtol=1e-5)
+    np.testing.assert_allclose(arrays["lengths"][:, at.query], arrays["sizes"][: at.site.n_heads], rtol=1e-5)
+    assert header["n_heads"] == at.site.n_heads == 3
+    assert f"head {int(arrays['sizes'][:3].argmax()) + 1} adds most" in header["sentence"]
+
+
+def test_the_choice_of_tokens(trace, at):
+    header, arrays = unpack(inside.token_choice(trace, at, TERMS))
+    np.testing.assert_array_equal(arrays["weights"], at.site.weights(at.head)[at.query].numpy())
+    assert (header["query"], header["key"]) == (2, 1)
+    assert len(header["queries"]) == at.site.q.shape[2]
+    assert header["blocked"] == [at.site.blocked_by(at.query, j) for j in range(at.site.k.shape[2])]
+
+
+# the matrices, in both conventions
+
+
+@pytest.mark.parametrize("convention", ["rows", "columns"])
+def test_every_equation_of_the_matrices_holds(trace, at, convention):
+    """Each picture, turned as it is drawn, is the product of the two to its left."""
+    header, arrays = unpack(inside_matrices.matrices(trace, at, TERMS, convention))
+
+    def drawn(term: dict) -> np.ndarray:
+        array = arrays[header["matrices"][term["matrix"]]["array"]]
+        return array.T if (convention == "columns") != term["transposed"] else array
+
+    found = 0
+    for equation in header["equations"]:
+        terms = [t for t in equation["terms"] if isinstance(t, dict)]
+        if len(terms) != 3:
+            continue
+        left, right, result = (drawn(t) for t in terms)
+        product = left @ right
+        name = terms[2]["matrix"]
+        if name in ("q", "k", "v"):
+            bias = anatomy.block(at.site, f"W_{name.upper()}", at.head)[1].numpy()
+            product = product + (bias[:, None] if convention == "columns" else bias)
+        if name == "scores":
+            product = product / math.sqrt(at.site.d_head)
+        np.testing.assert_allclose(product, result, rtol=1e-4, atol=1e-5, err_msg=name)
+        found += 1
+    assert found == 6
+    sums = arrays["weights"].sum(-1)
+    np.testing.assert_allclose(sums, np.ones_like(sums), atol=1e-5)
+    np.testing.assert_array_equal(arrays["blocked"] == 0, at.site.allowed().numpy())
+    assert ("memory" in arrays) == (at.site.kind == "cross")
+
+
+def test_a_convention_must_be_one_of_two(trace, at):
+    with pytest.raises(ValueError, match="convention must be rows or columns, not 'diagonal'"):
+        inside_matrices.matrices(trace, at, TERMS, "diagonal")
+
+
+# √d_k
+
+
+def test_the_softmax_with_and_without(trace, at):
+    c = inside_scaling.compared(at)
+    torch.testing.assert_close(c.with_root.weights, at.site.weights(at.head)[at.query])
+    raw = at.site.scores(at.head) * math.sqrt(at.site.d_head)
+    by_hand = raw.masked_fill(~at.site.allowed(), -torch.inf).softmax(-1)
+    torch.testing.assert_close(c.without.weights, by_hand[at.query], rtol=1e-4, atol=1e-5)
+    assert float(c.without.entropy) <= float(c.with_root.entropy) + 1e-5
+    assert c.spread[1] == pytest.approx(c.spread[0] * math.sqrt(at.site.d_head), rel=1e-4)
+    assert c.mean_entropy[0] == pytest.approx(float(anatomy.entropy(at.site.weights(at.head)).mean()), rel=1e-4)
+
+
+def test_the_curves_pass_through_the_models_own_divisor(at):
+    curve = inside_scaling.curves(at)
+    assert len(curve) == inside_scaling.POINTS
+    entropies = [point["entropy"] for point in curve]
+    assert np.diff(entropies).min() > -1e-5
+    root = math.sqrt(at.site.d_head)
+    inner = np.interp(math.log(root), [math.log(p["divisor"]) for p in curve], entropies)
+    assert inner == pytest.approx(float(inside_scaling.compared(at).with_root.entropy), abs=0.02)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_charts_hold_the_numbers(trace, at, dark):
+    chart = inside_scaling.weights_chart(trace, at, dark)
+    assert isinstance(chart, alt.Chart)
+    rows = chart.to_dict()["data"]["values"]
+    ours = [row["weight"] for row in rows if row["softmax"] != "without"]
+    np.testing.assert_array_equal(np.float32(ours), at.site.weights(at.head)[at.query].numpy())
+    curve = inside_scaling.curve_chart(at, "gradient", "title", "unit", dark).to_dict()
+    assert len(curve["layer"]) == 2
+
+
+def test_a_query_that_reads_one_token_has_nothing_to_scale(trace):
+    at = inside.cell(trace, trace.attention[SITES[1]], 0, 0, 0)
+    assert inside_scaling.says(at).startswith("This query may read at most one token")
+
+
+# words
+
+
+@pytest.mark.parametrize(("weight", "said"), [
+    (0.0, "nothing"), (0.004, "0.4 %"), (0.5, "50 %"), (0.999, "over 99 %"), (1.0, "100 %"), (0.0000123, "0.0012 %"),
+])
+def test_shares(weight, said):
+    assert inside_words.share(weight) == said
+
+
+def test_tokens_in_sentences():
+    assert inside_words.quoted(Label("·cat")) == "“cat”"
+    assert inside_words.quoted(Label("·")) == "“·”"
+    assert inside_words.quoted(Label("[end]", special=True)) == "[end]"
+
+
+def test_a_blocked_key_says_so(trace):
+    at = inside.cell(trace, trace.attention[SITES[1]], 0, 1, 3)
+    stages = {stage.name: stage.sentence for stage in inside.stages(trace, at, TERMS)}
+    assert "2 of 4 tokens are blocked" in stages["mask"]
+    assert "2 by the look-ahead mask" in stages["mask"]
+    assert "its score becomes −∞" in stages["mask"]
+    header, arrays = unpack(inside.walk(trace, at, TERMS))
+    assert "comes to give none of its attention" in header["title"]
+    assert arrays["masked"][3] == -np.inf
+
+
+def test_a_query_that_may_read_nothing_says_so(scope):
+    drawn = torch.ones(4, 4, dtype=torch.bool)
+    drawn[2] = False
+    trace = scope.run("abcde", "edc", drawn={"decoder_self": drawn})
+    at = inside.cell(trace, trace.attention[SITES[1]], 0, 2, 0)
+    stages = {stage.name: stage.sentence for stage in inside.stages(trace, at, TERMS)}
+    assert "reads nothing: all its weights are 0" in stages["softmax"]
+    assert not unpack(inside.walk(trace, at, TERMS))[1]["b"].any()
+    inside.heads(trace, at, TERMS)
+    inside_scaling.weights_chart(trace, at)
+
+
+# files
+
+
+def test_the_walks_csv_and_npz(trace, at):
+    rows = list(csv.DictReader(io.StringIO(inside_export.walk_csv(trace, at))))
+    weights = at.site.weights(at.head)[at.query].numpy()
+    np.testing.assert_array_equal([np.float32(row["weight"]) for row in rows], weights)
+    for row in rows:
+        products = [float(row[f"q∘k {d}"]) for d in range(1, at.site.d_head + 1)]
+        assert sum(products) == pytest.approx(float(row["q·k"]), rel=1e-4, abs=1e-4)
+    kept = np.load(io.BytesIO(inside_export.walk_npz(trace, at)))
+    np.testing.assert_array_equal(kept["weights"], weights)
+    np.testing.assert_allclose(kept["heads_added"].sum(0) + kept["bias"], kept["output"], rtol=1e-5, atol=1e-6)
+    assert list(kept["key_tokens"])[-1] in ("</s>", "c")
+
+
+def test_the_other_files(trace, at):
+    kept = np.load(io.BytesIO(inside_export.matrices_npz(at)))
+    np.testing.assert_array_equal(kept["weights"], at.site.weights(at.head).numpy())
+    rows = list(csv.reader(io.StringIO(inside_export.heads_csv(trace, at))))
+    assert [row[0] for row in rows] == ["head", "1", "2", "3", "bias", "output", "stream"]
+    assert np.float32(rows[2][1]) == anatomy.heads(trace, at.site, at.query).norms[1].numpy()
+    assert inside_export.scaling_csv(trace, at).count("without") == at.site.k.shape[2]
+
+
+# the page
+
+
+def page() -> None:
+    import streamlit as st
+
+    from viz_app import state
+    from viz_app.sidebar import sidebar
+    from viz_app.views.inside import inside as view
+
+    state.arrive()
+    if shown := sidebar():
+        view(shown)
+    st.empty()
+
+
+@pytest.fixture
+def opened(folder, monkeypatch) -> Callable[..., AppTest]:
+    """Opens the page at an address, with the folder of `letters` as the only shipped checkpoints."""
+    monkeypatch.setattr("models.scope.shipped_folder", lambda: folder.parent)
+    return _opened
+
+
+def _opened(**params: str) -> AppTest:
+    app = AppTest.from_function(page, default_timeout=200)
+    wanted = {"checkpoint": "letters", "source": "abcde", "site": SITES[2], "head": "1", **params}
+    for name, value in wanted.items():
+        app.query_params[name.replace("inside_", "inside-")] = value
+    return app.run()
+
+
+def payload(app: AppTest, component: str) -> tuple[dict, dict]:
+    return unpack(next(p.proto.bytes for p in app.get("bidi_component") if p.proto.component_name.endswith(component)))
+
+
+def stands(app: AppTest) -> None:
+    assert not app.exception
+    panel = next(h.proto.body for h in app.get("html") if "Checked just now" in h.proto.body)
+    assert panel.count("✓") == 5
+    assert "✗" not in panel
+
+
+@pytest.mark.parametrize("view", list(inside_words.VIEWS))
+@pytest.mark.parametrize("site", SITES)
+def test_every_view_of_every_kind_stands(opened, view, site):
+    app = opened(inside_view=view, site=site, lock="q1", inside_key="0")
+    stands(app)
+    chosen, _ = payload(app, "choice")
+    assert (chosen["query"], chosen["key"]) == (1, 0)
+
+
+def test_the_page_shows_what_models_computes(opened, scope):
+    app = opened(lock="q2", inside_key="3", target="edc")
+    _, arrays = payload(app, "walk")
+    site = scope.run("abcde", "edc").attention[SITES[2]]
+    np.testing.assert_array_equal(arrays["weights"], site.weights(1)[2].numpy())
+
+
+def test_the_columns_convention_comes_from_the_url(opened):
+    app = opened(inside_view="matrices", inside_convention="columns")
+    stands(app)
+    assert payload(app, "matrices")[0]["convention"] == "columns"
+
+
+@pytest.mark.parametrize("params", [
+    {"lock": "q99", "inside_key": "99"}, {"inside_key": "-1"}, {"inside_key": "²"}, {"inside_view": "<script>"},
+    {"inside_convention": "diagonal", "inside_view": "matrices"}, {"head": "77"}, {"site": "nowhere"}, {"lock": "k1"},
+    {"inside_stage": "1e9"}, {"source": "a"}, {"source": "zzz😀"}, {"source": "<b>a</b>"}, {"target": "edcbaedcba"},
+])
+def test_no_address_or_text_breaks_the_page(opened, params):
+    stands(opened(**params))
+
+
+def test_a_key_held_on_the_attention_page_is_the_key_here(opened):
+    app = opened(lock="k2")
+    header, _ = payload(app, "choice")
+    assert header["key"] == 2
+
+
+def test_layer_kind_and_head_can_be_changed_here(opened):
+    app = opened(lock="q1")
+    groups = {group.key: group for group in app.button_group if group.key}
+    assert groups["inside-kind"].value == "cross"
+    groups["inside-head"].set_value(3).run()
+    stands(app)
+    assert payload(app, "walk")[0]["head"] == 2
+    groups = {group.key: group for group in app.button_group if group.key}
+    groups["inside-kind"].set_value("encoder_self").run()
+    stands(app)
+    assert payload(app, "walk")[0]["site"] == SITES[0]
+    assert SITES[0] in app.query_params["site"]

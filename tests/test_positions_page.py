@@ -1,0 +1,279 @@
+"""The page Positions through the app's entry file, its figures and its files: each number against `models`."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small import Reversal, random_model
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+import models
+from models.checkpoint import save_checkpoint
+from models.decoding import greedy
+from models.position_measures import by_distance, measure, rotation
+from models.positions import FORMULAS, formula_table, wavelengths
+from models.shuffle import ORDERS, new_order, shuffle_test, without_positions
+from viz_app.figures import positions as draw
+from viz_app.figures import positions_claims as claims
+from viz_app.figures import positions_files as files
+from viz_app.figures import positions_shuffle as draw_shuffle
+from viz_app.figures import positions_words as say
+from viz_app.figures.look import DARK, LIGHT, look
+from viz_app.views.positions import SECTIONS
+
+APP = Path(__file__).parents[1] / "viz_app" / "app.py"
+TEXT = "abcde"
+KINDS = ["sinusoidal", "learned", "none"]
+
+
+def write(folder: Path, **changes) -> Path:
+    """A checkpoint of a small model with random weights, to be looked at only."""
+    model = random_model(vocab_size=9, n_encoder_layers=2, **changes)
+    save_checkpoint(folder, model, Reversal().tokenizer, {"step": 0, "task": "reversal"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A checkpoint for each kind of positions, and a pre-LN one."""
+    root = tmp_path_factory.mktemp("positions")
+    kinds = {kind: write(root / kind, positions=kind) for kind in KINDS}
+    return {**kinds, "pre": write(root / "pre", norm="pre")}
+
+
+def page(folder: Path | str, source: str = TEXT, **params: str) -> AppTest:
+    """The page after a first run, with its controls set as a link would set them."""
+    at = AppTest.from_file(str(APP), default_timeout=60)
+    at._page_hash = calc_hash("positions")
+    at.query_params["checkpoint"], at.query_params["source"] = str(folder), source
+    for name, value in params.items():
+        at.query_params[f"positions-{name}"] = value
+    at.run()
+    assert not at.exception, at.exception
+    return at
+
+
+def prose(at: AppTest) -> str:
+    """All that is written on the page."""
+    html = [h.proto.body for h in at.get("html")]
+    return "\n".join([*(m.value for m in at.markdown), *(c.value for c in at.caption), *html])
+
+
+def chart(at: AppTest, kind: str, key: str):
+    """The one chart of this key."""
+    return next(c for c in at.get(kind) if c.proto.id.endswith(key))
+
+
+def heatmap(at: AppTest, key: str) -> np.ndarray:
+    """The cells of a plotly heatmap on the page."""
+    z = json.loads(chart(at, "plotly_chart", key).proto.spec)["data"][0]["z"]
+    return decoded(z)
+
+
+def decoded(z: dict) -> np.ndarray:
+    import base64
+
+    flat = np.frombuffer(base64.b64decode(z["bdata"]), np.dtype(z["dtype"]))
+    return flat.reshape([int(n) for n in z["shape"].split(",")])
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("kind", [*KINDS, "pre"])
+def test_every_section_stands_for_every_kind_of_model(folders, kind, section):
+    at = page(folders[kind], section=section)
+    assert "✗" not in prose(at)
+    assert prose(at).count("✓") >= 1
+
+
+@pytest.mark.parametrize("how", ORDERS)
+def test_the_shuffle_test_on_the_page_is_the_models(folders, how):
+    at = page(folders["sinusoidal"], order=how, seed="5")
+    scope = models.load(folders["sinusoidal"])
+    ids = scope.encode_source(TEXT).ids
+    order = new_order(len(ids), how, 5)
+    positioned = shuffle_test(scope.model, ids, order)
+    bare = shuffle_test(without_positions(scope.model), ids, order)
+    np.testing.assert_allclose(heatmap(at, "positions-with"), positioned.change.T.numpy(), rtol=1e-6)
+    assert heatmap(at, "positions-without").max() < 1e-4
+    assert f"{100 * float(positioned.mean[-1]):.0f} % of its length" in prose(at)
+    assert bare.largest.max() < 1e-4
+
+
+def test_a_model_without_positions_says_so(folders):
+    assert "trained without position vectors" in prose(page(folders["none"]))
+    at = page(folders["none"], section="Map")
+    assert "This model's own" not in at.segmented_control(key="positions-table").options
+    assert "no position vectors at all" in prose(at)
+    assert "which it does not use" in prose(page(folders["none"], section="Added or concatenated"))
+
+
+def test_one_token_has_no_order(folders):
+    assert "Nothing can change places" in prose(page(folders["sinusoidal"], source="a"))
+
+
+def test_the_model_may_write_from_the_reordered_tokens(folders):
+    at = page(folders["sinusoidal"], write="true")
+    rows = [json.loads(p.proto.json)["rows"] for p in at.get("bidi_component") if "positions" in p.proto.json]
+    scope = models.load(folders["sinusoidal"])
+    ids = scope.encode_source(TEXT).ids
+    order = new_order(len(ids), "shuffled", 0)
+    written = scope.tokenizer.decode([step.token for step in greedy(scope.model, [ids[i] for i in order])])
+    assert len(rows) == 4
+    assert [["line", f"with positions, reordered: {written}"]] in rows
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_a_picked_formula_is_the_one_drawn(folders, formula):
+    at = page(folders["learned"], section="Map", table=say.NAMES[formula], d_model="16", length="40")
+    table = formula_table(formula, 40, 16)
+    np.testing.assert_allclose(heatmap(at, "positions-map"), table.float().numpy())
+    np.testing.assert_allclose(heatmap(at, "positions-products"), (table @ table.T).float().numpy())
+
+
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
+def test_the_models_own_table_is_the_one_drawn(folders, kind):
+    at = page(folders[kind], section="Map", table=say.NAMES[say.OWN])
+    own = models.load(folders[kind]).model.positions.table.detach()
+    np.testing.assert_array_equal(heatmap(at, "positions-map"), own)
+    assert at.number_input[0].value == own.shape[1]
+    assert at.number_input[0].disabled
+    assert kind in prose(at).lower()
+
+
+def test_learned_curves_have_no_wavelength(folders):
+    at = page(folders["learned"], section="Curves", table=say.NAMES[say.OWN])
+    assert "no wavelength" in prose(at)
+
+
+def test_fewer_dimensions_than_are_drawn(folders, monkeypatch):
+    """d_model is turned down while dimension 24 is drawn."""
+    monkeypatch.setattr("models.scope.shipped_folder", lambda: folders["sinusoidal"].parent)   # a name can be run again
+    at = page("sinusoidal", section="Curves")
+    assert at.multiselect(key="positions-dims").value == [0, 1, 8, 16, 24]
+    at.select_slider(key="positions-d_model").set_value(8).run()
+    assert not at.exception
+    assert all(dim < 8 for dim in at.multiselect(key="positions-dims").value)
+    at.multiselect(key="positions-dims").set_value([]).run()
+    assert not at.exception
+
+
+def test_smallest_and_largest_tables(folders):
+    for d_model, length in (("2", "4"), ("512", "512")):
+        at = page(folders["sinusoidal"], section="Two misprints", d_model=d_model, length=length)
+        assert f"of {d_model}" in prose(at)
+
+
+def test_the_comparison_says_what_was_measured(folders):
+    text = prose(page(folders["sinusoidal"], section="Two misprints", d_model="32", length="60", shift="7"))
+    for formula in FORMULAS:
+        m = measure(formula, 60, 32, 7)
+        assert f"| {m.moving} of 32 |" in text
+        assert f"| {say.share(m.best_linear_miss)} |" in text
+        assert "{} and {}, ".format(*m.neighbours.closest_pair) + f"{m.neighbours.least:.3f} apart" in text
+
+
+def test_the_query_is_the_models_own(folders):
+    at = page(folders["learned"], section="Added or concatenated", token="2 c")
+    trace = models.load(folders["learned"]).run(TEXT)
+    site = trace.attention["encoder.layers.0.self_attn"]
+    q = site.q[0, :, 2].flatten() - site.projections["W_Q"][1]
+    for row in heatmap(at, "positions-product"):
+        np.testing.assert_allclose(row, q.numpy(), atol=1e-5)
+    x, p, total, folded = heatmap(at, "positions-sum")
+    np.testing.assert_allclose(x + p, total, atol=1e-6)
+    np.testing.assert_array_equal(total, folded)
+    np.testing.assert_allclose(p, models.load(folders["learned"]).model.positions.table[2].detach())
+
+
+def test_tokens_cannot_format_a_picture():
+    """Plotly reads <b> and &amp; in a label as formatting; a token is shown as it is."""
+    test = shuffle_test(random_model(), [4, 5, 2], (1, 0, 2))
+    figure = draw_shuffle.change_map(test, ["<b>x</b>", "&amp;", "[end]"], LIGHT, "t")
+    assert figure.data[0].y == ("0 &lt;b&gt;x&lt;/b&gt;", "1 &amp;amp;", "2 [end]")
+    assert draw_shuffle.tangle(["<i>", "b", "[end]"], test.order, LIGHT, "t").data[2].text[0] == "&lt;i&gt;"
+
+
+def test_tangle_draws_each_token_to_its_new_place():
+    figure = draw_shuffle.tangle(["a", "b", "c", "[end]"], (2, 0, 1, 3), LIGHT, "t")
+    moved, stays, typed, reordered = figure.data
+    assert list(moved.y) == [0, 1, None, 1, 2, None, 2, 0, None]     # a is now second, b third, c first
+    assert list(stays.y) == [3, 3, None]
+    assert typed.text == ("a", "b", "c", "[end]")
+    assert reordered.text == ("c", "a", "b", "[end]")
+
+
+def test_curves_hold_the_tables_values():
+    table = formula_table("paper", 7, 6)
+    data = draw.curves(table, [1, 4], ["one", "four"], "t").data
+    assert data[data.dimension == "four"].value.tolist() == table[:, 4].tolist()
+
+
+def test_wavelengths_beyond_every_text_are_not_drawn():
+    waves = wavelengths("2^i", 64)
+    data = draw.wavelength_chart(waves, [0, 63], 100, "t").layer[0].data
+    assert data.wavelength.tolist() == [w for w in waves.tolist() if w < draw.NEVER]
+    assert "are not drawn" in say.turns(waves, 100)
+
+
+def test_a_signed_map_is_centred_on_nothing():
+    figure = draw.heatmap(torch.tensor([[-3.0, 1.0]]), LIGHT, "t", ("row", "column"))
+    assert (figure.data[0].zmin, figure.data[0].zmax) == (-3, 3)
+    scale = dict(figure.data[0].colorscale)
+    assert scale[0.5] == LIGHT.paper
+    assert (scale[0.0], scale[1.0]) == (LIGHT.opposite, LIGHT.accent)
+
+
+def test_looks_are_the_themes():
+    """The same colours as in the app's settings."""
+    import tomllib
+
+    themes = tomllib.loads((APP.parent / ".streamlit" / "config.toml").read_text())["theme"]
+    for name, its in (("light", LIGHT), ("dark", DARK)):
+        assert look(name) is its
+        assert (its.paper, its.accent) == (themes[name]["backgroundColor"], themes[name]["primaryColor"])
+
+
+def test_verdicts_follow_the_numbers():
+    at_64 = {formula: say.verdict(measure(formula, 100, 64, 5)) for formula in FORMULAS}
+    assert "one fixed rotation" in at_64["paper"]
+    assert "stand still" not in at_64["paper"]
+    assert "52 of 64 dimensions stand still" in at_64["2^i"]
+    assert "No matrix" in at_64["sin-sin"]
+    assert "positions resemble one far away" in say.verdict(measure("paper", 100, 2, 5))
+    assert "rounding" in say.share(1e-9)
+
+
+def test_a_false_claim_fails():
+    table = formula_table("paper", 9, 6)
+    assert all(c.passed for c in claims.table("paper", table, by_distance(table)))
+    broken = table.clone()
+    broken[3, 2] += 0.5
+    assert not any(c.passed for c in claims.table("paper", broken, by_distance(broken)))
+    assert not claims.own_table(broken[:4], table, "sinusoidal", table)[0].passed
+    positioned = shuffle_test(random_model(), [4, 5, 6, 2], (1, 0, 2, 3))
+    assert not claims.shuffled(positioned, positioned, positioned.original[-1])[0].passed
+
+
+def test_files_hold_the_same_numbers():
+    table = formula_table("paper", 7, 6)
+    rows = list(csv.reader(io.StringIO(files.table_csv(table))))
+    assert [[float(v) for v in row[1:]] for row in rows[1:]] == table.tolist()
+    with np.load(io.BytesIO(files.table_npz(table, wavelengths("paper", 6), by_distance(table)))) as kept:
+        assert kept["table"].tolist() == table.tolist()
+        assert kept["similarity_mean"].tolist() == by_distance(table).mean.tolist()
+    measures = [measure(formula, 9, 6, 2) for formula in FORMULAS]
+    rows = list(csv.DictReader(io.StringIO(files.measures_csv(measures))))
+    assert [float(row["best matrix misses by"]) for row in rows] == [m.best_linear_miss for m in measures]
+    with np.load(io.BytesIO(files.measures_npz(measures))) as kept:
+        assert kept["2^i.rotation"].tolist() == rotation("2^i", 2, 6).tolist()
+    model = random_model()
+    order = (1, 0, 2)
+    tests = shuffle_test(model, [4, 5, 2], order), shuffle_test(without_positions(model), [4, 5, 2], order)
+    rows = list(csv.DictReader(io.StringIO(files.shuffle_csv(["a", "b", "[end]"], *tests))))
+    assert [int(row["new place"]) for row in rows] == [1, 0, 2]
+    assert [float(row["layer 1, with positions"]) for row in rows] == tests[0].change[1].tolist()
