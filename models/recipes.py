@@ -17,7 +17,9 @@ class Plan:
 
 PLANS = {
     "dates": Plan(
-        model={"d_model": 64, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 2, "n_decoder_layers": 2, "n_ctx": 64, "dropout": 0.0},
+        model={
+            "d_model": 64, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 2, "n_decoder_layers": 2, "n_ctx": 64, "dropout": 0.0,
+        },
         recipe=Recipe(steps=4000, warmup=1000, label_smoothing=0.0, validate_every=500, snapshots=True),
         data={"batch_size": 128},
     ),

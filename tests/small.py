@@ -88,7 +88,10 @@ def reversal_trainer(folder: Path, task: Reversal | None = None, **changes: Any)
     sizes = {
         "d_model": 33, "n_heads": 3, "d_ff": 61, "n_encoder_layers": 1, "n_decoder_layers": 1, "n_ctx": 13, "dropout": 0.0,
     }  # fmt: skip
-    recipe = {"steps": 7, "warmup": 53, "learning_rate": 0.5, "label_smoothing": 0.0, "score_cases": 0, "save_every": 1000, "validate_every": 1000}
+    recipe = {
+        "steps": 7, "warmup": 53, "learning_rate": 0.5, "label_smoothing": 0.0, "score_cases": 0, "save_every": 1000,
+        "validate_every": 1000,
+    }
     for name, value in changes.items():
         (sizes if name in sizes or name in ("norm", "positions") else recipe)[name] = value
     config = TransformerConfig(task.tokenizer.vocab_size, **sizes)

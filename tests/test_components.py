@@ -1,4 +1,5 @@
 """The browser components by themselves, in a real Chromium without the app: what they paint, say and send."""
+# ruff: noqa: F401, F811 (fixtures are imported by name)
 
 import base64
 import xml.etree.ElementTree as ElementTree
@@ -7,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import browser, page  # noqa: F401 (fixtures)
+from browser import browser, page
 from playwright.sync_api import Page, expect
 
 from viz_app.components import assemble, head, overview
@@ -37,7 +38,7 @@ Show = Callable[[bytes], None]
 
 
 @pytest.fixture
-def mount(page: Page) -> Callable[..., Show]:  # noqa: F811
+def mount(page: Page) -> Callable[..., Show]:
     """Loads a component into an empty page; what it returns shows a payload."""
 
     def load(name: str, width: int = 760) -> Show:
@@ -48,11 +49,11 @@ def mount(page: Page) -> Callable[..., Show]:  # noqa: F811
     return load
 
 
-def sent(page: Page) -> list[list[Any]]:  # noqa: F811
+def sent(page: Page) -> list[list[Any]]:
     return page.evaluate("sent")
 
 
-def pixel(page: Page, canvas: str, x: float, y: float) -> str:  # noqa: F811
+def pixel(page: Page, canvas: str, x: float, y: float) -> str:
     """The colour of one pixel of a canvas, as #rrggbb."""
     rgb = page.locator(canvas).evaluate("(c, [x, y]) => [...c.getContext('2d').getImageData(x, y, 1, 1).data]", [x, y])
     return "#" + "".join(f"{v:02x}" for v in rgb[:3])
@@ -78,14 +79,14 @@ def some_weights(rows: int = 5, cols: int = 7) -> np.ndarray:
     return weights
 
 
-def point(page: Page, query: int, key: int) -> None:  # noqa: F811
+def point(page: Page, query: int, key: int) -> None:
     """Move the pointer onto a cell."""
     cells = page.locator("canvas.cells")
     at = {name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")}
     cells.hover(position={"x": at["left"] + (key + 0.5) * at["wide"], "y": at["top"] + (query + 0.5) * at["tall"]})
 
 
-def test_hover_names_every_float32_exactly(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_hover_names_every_float32_exactly(page: Page, mount: Callable[..., Show]) -> None:
     weights = some_weights()
     mount("head")(head_payload(weights))
     for query, row in enumerate(weights):
@@ -97,7 +98,7 @@ def test_hover_names_every_float32_exactly(page: Page, mount: Callable[..., Show
             assert np.float32(tip.locator(".value").inner_text().removeprefix("weight ")) == weight
 
 
-def test_a_cell_has_the_colour_of_its_weight(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_a_cell_has_the_colour_of_its_weight(page: Page, mount: Callable[..., Show]) -> None:
     weights = np.array([[0.0, 0.25, 0.75], [1.0, 0.5, 0.5]], np.float32)
     mount("head")(head_payload(weights))
     cells = page.locator("canvas.cells")
@@ -109,7 +110,7 @@ def test_a_cell_has_the_colour_of_its_weight(page: Page, mount: Callable[..., Sh
             assert all(abs(int(seen[i : i + 2], 16) - int(expected[i : i + 2], 16)) <= 1 for i in (1, 3, 5)), (seen, expected)
 
 
-def test_a_masked_cell_is_hatched_and_says_which_mask(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_a_masked_cell_is_hatched_and_says_which_mask(page: Page, mount: Callable[..., Show]) -> None:
     blocked = np.zeros((2, 3), np.uint8)
     blocked[0, 1], blocked[0, 2] = 2, 3
     mount("head")(head_payload(np.array([[1, 0, 0], [0.5, 0.5, 0]]), blocked))
@@ -128,7 +129,7 @@ def test_a_masked_cell_is_hatched_and_says_which_mask(page: Page, mount: Callabl
     expect(page.locator(".tip .why")).to_have_text("masked (padding, look-ahead): it may not be read")
 
 
-def test_pointing_at_a_cell_leaves_only_its_line(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_pointing_at_a_cell_leaves_only_its_line(page: Page, mount: Callable[..., Show]) -> None:
     weights = some_weights()
     mount("head")(head_payload(weights))
     key = int(weights[2].argmax())
@@ -140,7 +141,7 @@ def test_pointing_at_a_cell_leaves_only_its_line(page: Page, mount: Callable[...
     expect(page.locator('svg text.token.on[data-side="key"]')).to_have_text(f"k{key}")
 
 
-def test_a_click_on_a_token_locks_it_and_a_second_lets_go(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_a_click_on_a_token_locks_it_and_a_second_lets_go(page: Page, mount: Callable[..., Show]) -> None:
     weights = some_weights()
     mount("head")(head_payload(weights))
     token = page.locator('svg rect[data-side="query"][data-index="3"]')
@@ -154,7 +155,7 @@ def test_a_click_on_a_token_locks_it_and_a_second_lets_go(page: Page, mount: Cal
     assert sent(page) == [["lock", {"token": "q3"}], ["lock", {"token": ""}]]
 
 
-def test_escape_lets_go_of_a_lock(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_escape_lets_go_of_a_lock(page: Page, mount: Callable[..., Show]) -> None:
     mount("head")(head_payload(some_weights(), lock="k4"))
     expect(page.locator(".head")).to_have_attribute("data-lock", "k4")
     page.locator("canvas.cells").focus()
@@ -162,7 +163,7 @@ def test_escape_lets_go_of_a_lock(page: Page, mount: Callable[..., Show]) -> Non
     assert sent(page) == [["lock", {"token": ""}]]
 
 
-def test_an_older_answer_does_not_undo_a_newer_lock(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_an_older_answer_does_not_undo_a_newer_lock(page: Page, mount: Callable[..., Show]) -> None:
     show = mount("head")
     show(head_payload(some_weights(), lock=""))
     page.locator('svg rect[data-side="key"][data-index="2"]').click()
@@ -174,7 +175,7 @@ def test_an_older_answer_does_not_undo_a_newer_lock(page: Page, mount: Callable[
     expect(page.locator(".head")).to_have_attribute("data-lock", "q1")
 
 
-def test_tokens_are_text_and_run_the_right_way(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_tokens_are_text_and_run_the_right_way(page: Page, mount: Callable[..., Show]) -> None:
     tokens = ["<img src=x onerror=alert(1)>", "</style>", "مرحبا", "漢字", "a" * 80]
     labels = [[token, "<b>note</b>", False] for token in tokens]
     mount("head")(head_payload(some_weights(5, 5), queries=labels, keys=labels))
@@ -182,13 +183,13 @@ def test_tokens_are_text_and_run_the_right_way(page: Page, mount: Callable[..., 
     assert page.locator(".tip .query").inner_text() == tokens[0]
     assert page.locator(".tip .key").inner_text() == tokens[4]      # on hover the whole of it
     assert page.locator(".head img, .head b").count() == 0
-    written = page.locator('svg text.token[data-side="query"]').all_inner_texts()
+    written = page.locator('svg text.token[data-side="query"]').all_text_contents()
     assert written[2] == "مرحبا"
     assert "…" in written[4]
     assert page.locator("svg text.token").nth(2).evaluate("e => getComputedStyle(e).unicodeBidi") == "plaintext"
 
 
-def test_a_long_text_is_painted_whole_and_pooling_says_so(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_a_long_text_is_painted_whole_and_pooling_says_so(page: Page, mount: Callable[..., Show]) -> None:
     weights = np.zeros((700, 700), np.float32)
     weights[351, 77] = 1
     mount("head")(head_payload(weights))
@@ -199,7 +200,7 @@ def test_a_long_text_is_painted_whole_and_pooling_says_so(page: Page, mount: Cal
     expect(page.locator(".map .note")).not_to_contain_text("Each pixel")
 
 
-def test_the_pictures_of_a_head_can_be_saved(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_the_pictures_of_a_head_can_be_saved(page: Page, mount: Callable[..., Show]) -> None:
     mount("head")(head_payload(some_weights(), queries=[["<a&b>", "", False]] * 5))
     png, svg = page.locator(".head .save").all()
     with page.expect_download() as saved:
@@ -213,7 +214,7 @@ def test_the_pictures_of_a_head_can_be_saved(page: Page, mount: Callable[..., Sh
     assert any(t.startswith("<a") for t in texts)
 
 
-def test_the_picture_follows_the_theme(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_the_picture_follows_the_theme(page: Page, mount: Callable[..., Show]) -> None:
     show = mount("head")
     show(head_payload(some_weights()))
     assert pixel(page, "canvas.cells", 2, 30) == "#ffffff"
@@ -242,11 +243,11 @@ def overview_payload(n_heads: int = 5, n_layers: int = 3, side: int = 2, **chose
     return pack({"blocks": blocks, "chosen": {"site": "encoder.0", "head": 0} | chosen}, codes=codes)
 
 
-def cell(page: Page, site: str, index: int) -> Any:  # noqa: F811
+def cell(page: Page, site: str, index: int) -> Any:
     return page.locator(f'.overview button[data-site="{site}"][data-head="{index}"]')
 
 
-def test_every_head_has_its_picture_and_its_name(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_every_head_has_its_picture_and_its_name(page: Page, mount: Callable[..., Show]) -> None:
     mount("overview", 300)(overview_payload())
     assert page.locator(".overview .grid button").count() == 30
     expect(cell(page, "decoder.1", 4)).to_have_attribute("aria-label", "decoder title, layer 2, head 5")
@@ -259,7 +260,7 @@ def test_every_head_has_its_picture_and_its_name(page: Page, mount: Callable[...
     assert seen == ["255,255,255", "255,255,255", "27,63,174", "255,255,255"]
 
 
-def test_hover_names_a_head_and_enlarges_it(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_hover_names_a_head_and_enlarges_it(page: Page, mount: Callable[..., Show]) -> None:
     mount("overview", 300)(overview_payload())
     cell(page, "decoder.2", 3).hover()
     expect(page.locator(".zoom")).to_be_visible()
@@ -269,7 +270,7 @@ def test_hover_names_a_head_and_enlarges_it(page: Page, mount: Callable[..., Sho
     expect(page.locator(".zoom")).to_be_hidden()
 
 
-def test_a_click_chooses_a_head(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_a_click_chooses_a_head(page: Page, mount: Callable[..., Show]) -> None:
     mount("overview", 300)(overview_payload())
     cell(page, "decoder.2", 3).click()
     expect(cell(page, "decoder.2", 3)).to_have_attribute("aria-pressed", "true")
@@ -277,7 +278,7 @@ def test_a_click_chooses_a_head(page: Page, mount: Callable[..., Show]) -> None:
     assert sent(page) == [["pick", {"site": "decoder.2", "head": 3}]]
 
 
-def test_the_arrow_keys_walk_over_heads_layers_and_blocks(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_the_arrow_keys_walk_over_heads_layers_and_blocks(page: Page, mount: Callable[..., Show]) -> None:
     mount("overview", 300)(overview_payload(site="encoder.1", head=4))
     cell(page, "encoder.1", 4).focus()
     for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowDown", "ArrowUp", "ArrowUp"):
@@ -286,7 +287,7 @@ def test_the_arrow_keys_walk_over_heads_layers_and_blocks(page: Page, mount: Cal
     assert picks == [("encoder.1", 3), ("encoder.2", 3), ("decoder.0", 3), ("encoder.2", 3), ("encoder.1", 3)]
 
 
-def test_an_older_answer_does_not_undo_a_newer_choice(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_an_older_answer_does_not_undo_a_newer_choice(page: Page, mount: Callable[..., Show]) -> None:
     show = mount("overview", 300)
     show(overview_payload())
     cell(page, "decoder.2", 3).click()
@@ -297,14 +298,14 @@ def test_an_older_answer_does_not_undo_a_newer_choice(page: Page, mount: Callabl
     expect(cell(page, "encoder.0", 1)).to_have_attribute("aria-pressed", "true")
 
 
-def test_the_overview_can_be_saved(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_the_overview_can_be_saved(page: Page, mount: Callable[..., Show]) -> None:
     mount("overview", 300)(overview_payload())
     with page.expect_download() as saved:
         page.locator(".overview .save").click()
     assert saved.value.suggested_filename == "all-heads.png"
 
 
-def test_twelve_by_twelve_heads_fit_the_width(page: Page, mount: Callable[..., Show]) -> None:  # noqa: F811
+def test_twelve_by_twelve_heads_fit_the_width(page: Page, mount: Callable[..., Show]) -> None:
     mount("overview", 290)(overview_payload(12, 12, 64))
     assert page.locator(".overview .grid button").count() == 288
     last = cell(page, "encoder.0", 11).bounding_box()

@@ -101,6 +101,7 @@ def test_keys_without_room_are_summed_up_and_named(trace, monkeypatch):
     at = inside.cell(trace, trace.attention[SITES[0]], 1, 2, 1)
     header, arrays = unpack(inside.walk(trace, at, TERMS))
     assert len(header["indices"]) == 3
+    assert [label[0].split()[0] for label in header["keyLabels"]] == [str(j) for j in header["indices"]]
     assert header["shown"].startswith("3 of 6 keys: the strongest, and the chosen one.")
     np.testing.assert_allclose(arrays["parts"].sum(0) + arrays["rest"], arrays["b"], rtol=1e-5, atol=1e-6)
 

@@ -21,7 +21,8 @@ BPE = Tokenizer.bpe((text for pair in PAIRS for text in pair), 211)
 LETTERS = Tokenizer.characters("abcdé 0123")
 
 ODD = [
-    "👩‍👩‍👧 is a family 👍🏽", "你好,世界", "שלום עולם", "e\u0301te\u0301 o\u0308\u0323", "<script>alert('x')</script> & </style>",
+    "👩‍👩‍👧 is a family 👍🏽", "你好,世界", "שלום עולם", "e\u0301te\u0301 o\u0308\u0323",
+    "<script>alert('x')</script> & </style>",
     "<pad> <s> </s> <unk>", "a  b\t\tc\n\nd", " leading and trailing ", "’‘“”", "▁under▁", "\u200b", "\ud83d half an emoji",
     "ﬁne ½ Å ²", "\x00\x07", "",
 ]  # fmt: skip

@@ -289,7 +289,8 @@ def test_a_loss_that_is_no_number_ends_the_run_and_touches_neither_weights_nor_f
     files = {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
     before = [p.detach().clone() for p in trainer.model.parameters()]
     if broken == "loss":
-        trainer.recipe = Recipe(**vars(trainer.recipe) | {"label_smoothing": float("nan")})
+        whole = trainer._loss
+        trainer._loss = lambda *given: whole(*given) * float("nan")
     else:
         trainer.model.embedding.weight.register_hook(lambda gradient: gradient * float("inf"))
     with pytest.raises(FloatingPointError, match="at step 4; try a smaller --learning-rate"):
@@ -359,7 +360,8 @@ def test_two_processes_are_one_with_the_combined_batch(tmp_path):
             assert [r[1] for r in records] == list(tokens)
         shared = state(tmp_path / str(batch_size))
         for name, value in alone.model.state_dict().items():
-            torch.testing.assert_close(shared["model"][name], value, rtol=1e-3, atol=2e-4)
+            if not name.endswith("W_K.bias"):   # its gradient is 0 but for rounding, which Adam blows up to whole steps
+                torch.testing.assert_close(shared["model"][name], value, rtol=1e-3, atol=2e-4)
         assert snapshots(tmp_path / str(batch_size)) == snapshots(tmp_path / f"alone-{batch_size}")
         assert load_checkpoint(tmp_path / str(batch_size)).training["processes"] == 2
 

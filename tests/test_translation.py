@@ -67,9 +67,9 @@ def test_a_bad_file_is_named_with_what_is_wrong(tmp_path, name, content, message
 
 
 def test_a_missing_file_and_a_folder(tmp_path):
-    with pytest.raises(DataError, match="nowhere.tsv: no such file"):
+    with pytest.raises(DataError, match=r"nowhere\.tsv: no such file"):
         read_pairs(tmp_path / "nowhere.tsv")
-    with pytest.raises(DataError, match="cannot be read: .*directory"):
+    with pytest.raises(DataError, match=r"cannot be read: .*directory"):
         read_pairs(tmp_path)
 
 
@@ -176,7 +176,7 @@ def test_too_few_pairs_to_split(tmp_path):
     path = tmp_path / "few.tsv"
     path.write_text("Go.\tVa !\n")
     few = TranslationTask(path)
-    with pytest.raises(DataError, match="few.tsv: 1 pairs are too few, none of them falls into the test split"):
+    with pytest.raises(DataError, match=r"few\.tsv: 1 pairs are too few, none of them falls into the test split"):
         few.held_out()
     with pytest.raises(DataError, match="validation split"):
         few.validation()

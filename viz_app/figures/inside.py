@@ -81,7 +81,8 @@ def walk(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
         "site": at.site.name, "head": at.head, "query": at.query, "key": at.key, "indices": rows,
         "title": inside_words.title(at.site, at.head, terms, query[at.query], key[at.key], float(w.weights[at.key])),
         "stages": [asdict(s) for s in stages(trace, at, terms, every)],
-        "queryLabel": query[at.query].as_json(), "keyLabels": [key[j].as_json() for j in rows],
+        "queryLabel": query[at.query].as_json(),
+        "keyLabels": [_numbered(key[j], j if len(rows) < len(key) else None) for j in rows],
         "blocked": _reasons(at, rows), "n_keys": len(w.weights),
         "shown": inside_words.shown(len(rows), len(w.weights), float(w.weights[others].sum())),
         "scales": _scales(w, rows), "file": f"{words.file_name(at.site, at.head)}.query{at.query}.key{at.key}",
@@ -129,6 +130,12 @@ def stages(trace: Trace, at: Cell, terms: words.Terms, every: Heads | None = Non
             blocked[name] = blocked.get(name, 0) + 1
     every = every or anatomy.heads(trace, at.site, at.query)
     return inside_words.stages(at.site, w, every, at.key, query[at.query], key[at.key], blocked, terms)
+
+
+def _numbered(label: Label, place: int | None) -> list:
+    """The label, with its place from 0 in front where rows are left out: a text may hold a token many times."""
+    text, *rest = label.as_json()
+    return [text if place is None else f"{place} {text}", *rest]
 
 
 def _labels(trace: Trace, at: Cell) -> tuple[list[Label], list[Label]]:

@@ -108,7 +108,7 @@ def stages(
         ),
         Stage(
             "×v", "Take from each value its share",
-            f"Each value is multiplied by its share. {q} takes {share(weight)} of the value of {k}; the paler a row, the less "
+            f"Each value is multiplied by its share. {q} takes {share(weight)} of the value of {k}; the fainter a row, the less "
             "is taken.",
             "α̂_{i,j} v^{j}",
         ),

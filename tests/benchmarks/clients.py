@@ -1,0 +1,135 @@
+"""Thirty people editing once a second, beside one: how long an answer takes, and whether everyone gets their own.
+
+The clients are plain websocket clients on loopback that speak Streamlit's protocol. An answer counts when the picture of
+the head has come back with the tokens of the very text that was sent; its weights are then held against models' own.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.asyncio.client import ClientConnection, connect
+
+import models
+from tests.benchmarks.serving import APP, served
+from tests.benchmarks.side_by_side import Result, print_table
+from viz_app.figures.labels import labels
+from viz_app.figures.payload import unpack
+
+CHECKPOINT, SITE, HEAD = "eng-fra", "encoder.layers.0.self_attn", 1
+N_CLIENTS, SECONDS, EVERY = 30, 15, 1.0
+
+
+@dataclass
+class Client:
+    """One browser's worth of protocol: a session, its text box, and the answers so far."""
+
+    number: int
+    socket: ClientConnection
+    box: str = ""                 # the id of the source's text box
+    fragment: str = ""
+    page: str = ""
+    seconds: list[float] = field(default_factory=list)
+    answers: list[tuple[str, bytes]] = field(default_factory=list)
+
+    async def arrive(self) -> None:
+        """The first run of the page."""
+        await self._send("")
+        async for message in self._messages():
+            element = message.delta.new_element
+            if message.HasField("new_session"):
+                self.page = message.new_session.page_script_hash
+            if element.WhichOneof("type") == "text_input" and element.text_input.id.endswith("source"):
+                self.box, self.fragment = element.text_input.id, message.delta.fragment_id
+            if message.WhichOneof("type") == "script_finished":
+                return
+
+    async def edit(self, text: str) -> None:
+        """Change the text and wait for its picture."""
+        start = time.perf_counter()
+        await self._send(text)
+        answer = b""
+        async for message in self._messages():
+            component = message.delta.new_element.bidi_component
+            if component.component_name == "attnscope_head":
+                answer = component.bytes
+                self.seconds.append(time.perf_counter() - start)
+            if message.WhichOneof("type") == "script_finished":
+                break
+        self.answers.append((text, answer))
+
+    async def keep_editing(self, seconds: float) -> None:
+        """An edit a second; a late answer delays the next edit, as it would a person who waits for the picture."""
+        end = time.perf_counter() + seconds
+        await asyncio.sleep(EVERY * self.number / N_CLIENTS)
+        while (start := time.perf_counter()) < end:
+            await self.edit(f"Tom has {self.number} books and {len(self.answers)} cats.")
+            await asyncio.sleep(max(0.0, start + EVERY - time.perf_counter()))
+
+    async def _send(self, text: str) -> None:
+        back = BackMsg()
+        state = back.rerun_script
+        state.query_string = f"checkpoint={CHECKPOINT}&site={SITE}&head={HEAD}"
+        state.page_script_hash, state.fragment_id = self.page, self.fragment
+        if text:
+            state.widget_states.widgets.add(id=self.box, string_value=text)
+        await self.socket.send(back.SerializeToString())
+
+    async def _messages(self):
+        while True:
+            message = ForwardMsg()
+            message.ParseFromString(await self.socket.recv())
+            yield message
+
+
+async def crowd(address: str, n: int, seconds: float) -> list[Client]:
+    """n clients arrive one after the other, then all edit at the same time."""
+    address = f"ws://{address}/_stcore/stream"
+    sockets = [await connect(address, subprotocols=["streamlit"], max_size=None) for _ in range(n)]
+    clients = [Client(i, socket) for i, socket in enumerate(sockets)]
+    for client in clients:
+        await client.arrive()
+        await client.edit(f"Tom has {client.number} dogs.")
+        client.seconds.clear()
+    await asyncio.gather(*(client.keep_editing(seconds) for client in clients))
+    for socket in sockets:
+        await socket.close()
+    return clients
+
+
+def strangers(clients: list[Client], scope: models.Scope) -> int:
+    """How many answers are not of the text that was sent: other tokens on the axes, or other weights than models'."""
+    wrong = 0
+    for text, answer in (pair for client in clients for pair in client.answers):
+        if not answer:
+            wrong += 1
+            continue
+        header, arrays = unpack(answer)
+        own = [label.as_json() for label in labels(scope.encode_source(text))]
+        site = scope.run(text, "x").attention[SITE]      # the encoder reads nothing of the target
+        same = header["queries"] == own and np.allclose(arrays["weights"], site.weights(HEAD), atol=1e-4)
+        wrong += not same
+    return wrong
+
+
+def measure() -> list[Result]:
+    """One client, thirty, one again; its two phases count together."""
+    with served(APP) as address:
+        phases = [asyncio.run(crowd(address, n, SECONDS)) for n in (1, N_CLIENTS, 1)]
+    one, many = (np.array([s for c in clients for s in c.seconds]) for clients in (phases[0] + phases[2], phases[1]))
+    wrong = strangers([client for clients in phases for client in clients], models.load(CHECKPOINT, device="cpu"))
+    in_ms = [f"{1e3 * np.percentile(s, 50):.0f} and {1e3 * np.percentile(s, 95):.0f} ms" for s in (one, many)]
+    return [
+        Result(
+            f"{N_CLIENTS} clients over one: p95 of an edit", (np.percentile(many, 95) / np.percentile(one, 95),), "≤ 10",
+            f"one {in_ms[0]}, {N_CLIENTS} {in_ms[1]} (p50 and p95), {len(many) / SECONDS:.1f} edits/s",
+        ),
+        Result(f"answers with another's numbers, of {len(one) + len(many)}", (float(wrong),), "0"),
+    ]
+
+
+if __name__ == "__main__":
+    print_table(measure())

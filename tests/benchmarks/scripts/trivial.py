@@ -1,0 +1,5 @@
+"""The least that Streamlit can do with a text box that is live while one types: echo it."""
+
+import streamlit as st
+
+st.text(st.text_input("Text", "We like him", key="source", live="0ms"))

@@ -1,0 +1,240 @@
+"""The command line: train, decode, evaluate, inspect, Ctrl-C, and one line for every error."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from models import cli
+from models.cli import main
+from models.tasks.date_formats import examples
+from models.tasks.dates import DatesTask
+from models.training import Trainer
+
+TINY = "--d-model 21 --n-heads 3 --d-ff 23 --n-encoder-layers 1 --n-decoder-layers 1 --batch-size 5 --device cpu".split()
+RUN = [*TINY, "--validate-every", "3", "--score-cases", "2", "--save-every", "2"]
+
+
+@pytest.fixture(autouse=True)
+def few_cases(monkeypatch):
+    """The whole test split would take an untrained model, which never writes </s>, half a minute."""
+    held_out = DatesTask.held_out
+    monkeypatch.setattr(DatesTask, "held_out", lambda self, n=None, **how: held_out(self, n or 11, **how))
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A checkpoint of the task dates, after five steps."""
+    assert main(["train", "dates", "--out", str(tmp_path / "run"), "--steps", "5", *RUN]) == 0
+    return tmp_path / "run"
+
+
+def test_train_then_decode_evaluate_inspect(folder, capsys):
+    out = capsys.readouterr()
+    assert "step 3: validation loss" in out.out
+    assert f"over 11 cases; checkpoint in {folder}" in out.out
+    assert "5/5" in out.err   # the progress bar
+    for part in ("loss=", "tokens_s=", "step/s"):
+        assert part in out.err
+    record = json.loads((folder / "training.json").read_text())
+    assert record["command"] == f"attnscope train dates --out {folder} --steps 5 {' '.join(RUN)}"
+    assert record["recipe"]["steps"] == record["step"] == 5
+    assert record["scores"].keys() == {"held-out exact match", "cases"}
+    assert record["scores"]["cases"] == 11
+
+    for how in ([], ["--how", "beam"], ["--how", "sample", "--seed", "3"]):
+        assert main(["decode", str(folder), "March 5, 1998", *how]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 1
+
+    assert main(["evaluate", str(folder), "--limit", "7", "--device", "cpu"]) == 0
+    out = capsys.readouterr()
+    assert out.out == f"exact match {record['scores']['held-out exact match']:.2f} over 7 held-out cases\n"
+    assert "not the data" not in out.err
+
+    assert main(["inspect", str(folder)]) == 0
+    out = capsys.readouterr().out
+    model = torch.load(folder / "state.pt", weights_only=True)["model"]
+    assert f"run: dates, {sum(v.numel() for v in model.values()):,} parameters" in out
+    for line in ("d_ff                23", "step               5", "cpu", "snapshots          0, 1, 2, 3, 5", "5.0 % of the dates"):
+        assert line in out
+    assert all(name in out for name in model)
+
+
+def test_sampling_differs_by_seed_and_is_the_same_for_one(folder, capsys):
+    texts = []
+    for seed in ("3", "3", "4"):
+        capsys.readouterr()
+        main(["decode", str(folder), "March 5", "--how", "sample", "--seed", seed])
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_translation_from_a_file_to_a_score(tmp_path, capsys):
+    data = tmp_path / "pairs.tsv"
+    data.write_text("".join(f"{e.source}\t{e.target}\n" for e in examples(1, 211)))
+    small = [*TINY[:-4], "--device", "cpu", "--max-tokens", "97", "--vocab-size", "150", "--licence", "public domain"]
+    command = ["train", "translation", "--data", str(data), "--out", str(tmp_path / "run"), "--steps", "2", *small]
+    assert main([*command, "--score-cases", "0", "--n-ctx", "61"]) == 0
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert record["licence"] == "public domain"
+    assert record["data"]["file"] == "pairs.tsv"
+    assert record["scores"].keys() == {"held-out BLEU", "cases"}
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), "--data", str(data)]) == 0
+    out = capsys.readouterr()
+    assert out.out.startswith("BLEU ")
+    assert "not the data" not in out.err
+    data.write_text(data.read_text() + "x\ty\n")
+    assert main(["evaluate", str(tmp_path / "run"), "--data", str(data)]) == 0
+    assert "note: this is not the data the checkpoint was trained on" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path / "run")]) == 1
+    assert "translation needs a tab-separated file of sentence pairs (--data FILE)" in capsys.readouterr().err
+
+
+def interrupt_in_step(monkeypatch, wanted: int, times: int = 1) -> None:
+    """Ctrl-C in the middle of the step after `wanted` steps."""
+    update = Trainer._update
+
+    def interrupted(self, *args):
+        if self.step == wanted:
+            for _ in range(times):
+                os.kill(os.getpid(), signal.SIGINT)
+        return update(self, *args)
+
+    monkeypatch.setattr(Trainer, "_update", interrupted)
+
+
+def test_ctrl_c_ends_the_step_saves_and_resumes_as_if_nothing_had_been(tmp_path, monkeypatch, capsys):
+    whole, cut = (["train", "dates", "--out", str(tmp_path / name), "--steps", "7", *RUN] for name in ("whole", "cut"))
+    assert main(whole) == 0
+    with monkeypatch.context() as patch:
+        interrupt_in_step(patch, 4)
+        assert main(cut) == 130
+    assert "stopped at step 5; --resume goes on from there" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert main([*cut, "--resume"]) == 0
+    assert "resumed at step 5" in capsys.readouterr().out
+    for name in ("model.safetensors", "snapshots/000007.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes()
+
+
+def test_a_second_ctrl_c_stops_at_once_and_keeps_the_last_state(tmp_path, monkeypatch):
+    command = ["train", "dates", "--out", str(tmp_path), "--steps", "7", *RUN]
+    with monkeypatch.context() as patch:
+        interrupt_in_step(patch, 5, times=2)
+        assert main(command) == 130
+    assert torch.load(tmp_path / "state.pt", weights_only=True)["step"] == 4
+    assert main([*command, "--resume"]) == 0
+
+
+def test_the_real_command_with_a_real_ctrl_c(tmp_path):
+    command = [sys.executable, "-m", "models.cli", "train", "dates", "--out", str(tmp_path), "--steps", "100000", *RUN]
+    environment = os.environ | {"PYTHONPATH": ":".join(sys.path), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        for line in process.stdout:
+            if line.startswith("step 3:"):
+                process.send_signal(signal.SIGINT)
+                break
+        rest = process.stdout.read()
+    assert process.returncode == 130
+    assert "--resume goes on from there" in rest
+    stopped = int(rest.split("stopped at step ")[1].split(";")[0])
+    assert torch.load(tmp_path / "state.pt", weights_only=True)["step"] == stopped >= 3
+
+
+ERRORS = {
+    "no checkpoint": (["decode", "nowhere", "x"], "nowhere: neither a folder nor a shipped checkpoint"),
+    "empty text": (["decode", "{folder}", "  "], "the source is empty; type some text"),
+    "long text": (["decode", "{folder}", "x" * 2000], "the source has 2,000 characters; this model reads at most 13 tokens"),
+    "no such task": (["evaluate", "{folder}"], "task 'reversal' is not one of dates, translation"),
+    "no data": (["train", "translation"], "translation needs a tab-separated file"),
+    "missing data": (["train", "translation", "--data", "nowhere.tsv"], "nowhere.tsv: no such file"),
+    "data for dates": (["train", "dates", "--data", "x.tsv"], "dates are generated; they take no data file"),
+    "heads": (["train", "dates", "--n-heads", "7"], "d_model (64) must be divisible by n_heads (7)"),
+    "no heads": (["train", "dates", "--n-heads", "0"], "d_model (64) must be divisible by n_heads (0)"),
+    "no steps": (["train", "dates", "--steps", "0"], "steps must be at least 1, not 0"),
+    "no warm-up": (["train", "dates", "--warmup", "0"], "warmup must be at least 1, not 0"),
+    "norm": (["train", "dates", "--norm", "rms"], "norm must be post or pre, not 'rms'"),
+    "short context": (["train", "dates", *TINY, "--out", "{new}", "--n-ctx", "7"], "this model reads at most 7 (n_ctx)"),
+    "foreign setting": (["train", "dates", "--max-tokens", "9"], "--max-tokens is no setting of the task dates"),
+    "device": (["decode", "{folder}", "abc", "--device", "abacus"], "device 'abacus' cannot be used"),
+    "nothing to resume": (["train", "dates", *TINY, "--out", "{new}", "--resume"], "nothing to resume"),
+    "a run is there": (["train", "dates", *TINY, "--out", "{folder}"], "holds a run already; --resume goes on with it"),
+    "other settings": (["train", "dates", *TINY, "--out", "{folder}", "--resume"], "keep the settings"),
+    "no app here": ([], "the app belongs to the command attnscope; this is the back end alone"),
+}
+
+
+@pytest.mark.parametrize(("command", "message"), ERRORS.values(), ids=ERRORS)
+def test_an_error_is_one_line_and_status_1(trained_folder, tmp_path, monkeypatch, capsys, command, message):
+    monkeypatch.chdir(tmp_path)
+    command = [part.format(folder=trained_folder, new=tmp_path / "new") for part in command]
+    assert main(command) == 1
+    err = capsys.readouterr().err
+    last = err.rpartition("\r")[2].splitlines()[-1]   # after the progress bar, if it was drawn
+    assert last.startswith("attnscope: ")
+    assert message in last
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["evaluate", "x", "--limit", "0"], "must be at least 1, not 0"),
+        (["evaluate", "x", "--limit", "many"], "invalid"),
+        (["train", "poems"], "invalid choice: 'poems'"),
+        (["train", "dates", "--steps", "many"], "invalid int value: 'many'"),
+        (["decode", "x"], "required: text"),
+    ],
+)
+def test_a_wrong_call_is_explained(capsys, command, message):
+    with pytest.raises(SystemExit) as stop:
+        main(command)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_full_disk_while_training_keeps_the_last_state(tmp_path, monkeypatch, capsys):
+    command = ["train", "dates", "--out", str(tmp_path), "--steps", "5", *RUN]
+    save_state, saved = Trainer.save_state, []
+
+    def full(self):
+        if self.step == 4:
+            raise OSError(28, "No space left on device")
+        saved.append(self.step)
+        save_state(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "save_state", full)
+        assert main(command) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert saved == [2]
+    assert main([*command, "--resume"]) == 0
+
+
+def test_ctrl_c_elsewhere_is_no_traceback(monkeypatch, capsys):
+    def pressed(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "load", pressed)
+    assert main(["inspect", "dates"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_the_app_is_opened_where_there_is_one():
+    opened = []
+    assert main(["--port", "8999", "--no-browser"], open_app=lambda options: opened.append(options) or 0) == 0
+    assert (opened[0].port, opened[0].no_browser, opened[0].device) == (8999, True, None)
+
+
+def test_every_setting_of_a_run_is_a_flag(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    text = capsys.readouterr().out
+    for flag in ("--steps", "--resume", "--device", "--data", "--out", "--no-snapshots", "--label-smoothing", "--n-ctx"):
+        assert flag in text

@@ -1,0 +1,56 @@
+"""Scores against sacrebleu called by hand and cases counted by hand."""
+
+import pytest
+import sacrebleu
+
+from models.evaluation import METRICS, bleu, exact_match, score, written_texts
+from models.tasks.base import Case
+
+HYPOTHESES = ["the cat sat on the mat .", "a dog barked loudly at us", "he reads", "it is raining"]
+CASES = [
+    Case("a", ("the cat sat on the mat .", "a cat was sitting on the mat .", "the cat is on the mat")),
+    Case("b", ("a dog barked at us loudly",)),
+    Case("c", ("he is reading", "he reads a book", "he reads")),
+    Case("d", ("rain falls", "it rains")),
+]
+
+
+def test_bleu_of_several_references_is_sacrebleus():
+    """A reference repeated counts no more than once, so filling up with the first one is another way to say the same."""
+    streams = [[c.references[k] if k < len(c.references) else c.references[0] for c in CASES] for k in range(3)]
+    by_hand = sacrebleu.corpus_bleu(HYPOTHESES, streams).score
+    assert bleu(HYPOTHESES, CASES) == pytest.approx(by_hand)
+    assert 0 < by_hand < 100
+    first_only = [Case(c.source, c.references[:1]) for c in CASES]
+    assert bleu(HYPOTHESES, first_only) == pytest.approx(
+        sacrebleu.corpus_bleu(HYPOTHESES, [[c.references[0] for c in CASES]]).score
+    )
+    assert bleu(HYPOTHESES, first_only) < by_hand
+
+
+def test_bleu_of_a_perfect_and_of_an_empty_output():
+    cases = CASES[:2]
+    assert bleu([c.references[-1] for c in cases], cases) == pytest.approx(100)
+    assert bleu(["", ""], cases) == 0
+
+
+def test_exact_match_counts_any_reference():
+    assert exact_match(HYPOTHESES, CASES) == 50
+    assert exact_match(["he  reads"], CASES[2:3]) == 0
+    assert set(METRICS) == {"BLEU", "exact match"}
+
+
+def test_each_text_is_counted_for_its_own_source(scope, reversal):
+    """Sources are decoded in order of length, in batches; results come back under their numbers."""
+    words = ["abc", "d", "ab", "e", "cde", "ba"]
+    texts = dict(written_texts(scope.model, scope.tokenizer, words, batch_size=4))
+    assert sorted(texts) == list(range(6))
+    alone = [scope.write(word).text for word in words]
+    assert [texts[i] for i in range(6)] == alone
+    assert sum(text == word[::-1] for text, word in zip(alone, words, strict=True)) >= 5
+    seen = []
+    cases = [Case(word, (text,)) for word, text in zip(words, alone, strict=True)]
+    assert score(scope.model, scope.tokenizer, cases, "exact match", lambda *at: seen.append(at)) == 100
+    assert seen == [(i, 6) for i in range(1, 7)]
+    wrong = [Case(word, ("no",)) for word in words]
+    assert score(scope.model, scope.tokenizer, wrong, "exact match") == 0

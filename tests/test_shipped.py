@@ -1,0 +1,158 @@
+"""The shipped checkpoints: their size, their record, and their scores, measured again on held-out cases."""
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+import models
+from models import cli, masks
+from models.checks import check_site
+from models.evaluation import score
+from models.masks import Mask
+from models.scope import shipped_folder
+from models.tasks import open_task
+from models.tasks.translation import TATOEBA_LICENCE
+
+NAMES = ["dates", "eng-fra"]
+TATOEBA = Path(__file__).parents[2] / "shared" / "data" / "tatoeba-eng-fra.tsv.gz"
+MEGABYTE = 2**20
+
+
+def size(folder: Path) -> int:
+    return sum(p.stat().st_size for p in folder.iterdir() if p.is_file())
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def scope(request):
+    return models.load(request.param, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def dates():
+    return models.load("dates", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def eng_fra():
+    return models.load("eng-fra", device="cpu")
+
+
+def test_all_are_there():
+    assert models.shipped() == NAMES
+
+
+@pytest.mark.parametrize(("name", "limit"), [("dates", 1), ("eng-fra", 12)])
+def test_sizes(name, limit):
+    folder = shipped_folder() / name
+    assert size(folder) <= limit * MEGABYTE
+    extra = {p.name for p in folder.iterdir()} - {"config.json", "model.safetensors", "tokenizer.json", "training.json"}
+    assert extra <= {"snapshots"}   # no training state, nothing half written
+
+
+def test_dates_has_about_a_dozen_snapshots_of_its_training(dates):
+    assert size(shipped_folder() / "dates" / "snapshots") <= 6 * MEGABYTE
+    assert 10 <= len(dates.snapshots) <= 14
+    assert dates.snapshots[0] == 0
+    assert dates.snapshots[-1] == dates.training["step"]
+    losses = []
+    cases = open_task("dates").held_out(97)
+    for step in (0, dates.snapshots[-4], dates.snapshots[-1]):
+        snapshot = models.load("dates", device="cpu", snapshot=step)
+        assert snapshot.training["step"] == step
+        losses.append(score(snapshot.model, snapshot.tokenizer, cases, "exact match"))
+    assert losses[0] == 0 < losses[1] < losses[2]
+
+
+def test_the_record_says_how_the_weights_came_to_be(scope):
+    record = scope.training
+    assert record["step"] == record["recipe"]["steps"]
+    assert record["training_seconds"] > 0
+    assert record["data"]
+    assert record["scores"]["cases"] >= 1000
+    assert record["curve"][-1]["loss"] < record["curve"][0]["loss"] / 2
+    assert any("validation loss" in row for row in record["curve"])
+    wanted = {"dates": "no foreign data", "translation": TATOEBA_LICENCE}[scope.task]
+    assert wanted in record["licence"]
+
+
+def test_the_recorded_command_gives_that_recipe_and_those_sizes(scope):
+    options = cli._parser().parse_args(shlex.split(scope.training["command"])[1:])
+    plan = cli._plan(options)
+    assert asdict(plan.recipe) == scope.training["recipe"]
+    sizes = asdict(scope.config)
+    assert plan.model.items() <= sizes.items()
+    assert options.task == scope.task
+
+
+def test_dates_writes_held_out_dates(dates):
+    """Recorded on 2,000 cases; the issue asks for 99 %."""
+    recorded = dates.training["scores"]["held-out exact match"]
+    assert recorded >= 99
+    cases = open_task("dates").held_out(300)
+    assert score(dates.model, dates.tokenizer, cases, "exact match") >= 98
+
+
+def test_eng_fra_translates_the_held_out_sentences(eng_fra):
+    if not TATOEBA.exists():
+        pytest.skip(f"the sentence pairs are not here: {TATOEBA}")
+    recorded = eng_fra.training["scores"]["held-out BLEU"]
+    assert recorded >= 40
+    task = open_task("translation", TATOEBA, tokenizer=eng_fra.tokenizer)
+    assert task.data() == eng_fra.training["data"]
+    again = score(eng_fra.model, eng_fra.tokenizer, task.held_out(300), "BLEU")
+    assert again == pytest.approx(recorded, abs=4)   # 300 of the cases: BLEU varies by some points from sample to sample
+
+
+def test_eng_fra_writes_french(eng_fra, capsys):
+    assert "livre" in eng_fra.write("She is reading a book.").text
+    assert cli.main(["decode", "eng-fra", "She is reading a book.", "--device", "cpu"]) == 0
+    assert "livre" in capsys.readouterr().out
+    assert "livre" in eng_fra.write("She is reading a book.", "beam").text
+
+
+def test_the_issues_notebook_snippet():
+    scope = models.load("eng-fra")
+    trace = scope.run("We like him.", "Nous l'aimons bien.")
+    site = trace.attention["decoder.layers.0.cross_attn"]
+    torch.testing.assert_close(site.weights(head=2).sum(-1), torch.ones(len(site.query_tokens)))
+    assert site.weights(head=2).shape == (len(site.query_tokens), len(site.key_tokens))
+    assert trace.output
+
+
+def test_cross_attention_aligns(eng_fra):
+    """To say "livre" the decoder looks at "book", some head of some layer more than at anything else."""
+    trace = eng_fra.run("She is reading a book.")
+    at = trace.predicted.index("▁livre")
+    best = [
+        site.key_tokens[int(weights[at].argmax())]
+        for site in trace.attention.values()
+        if site.kind == "cross"
+        for weights in site.weights()
+    ]
+    assert "▁book" in best
+
+
+@pytest.mark.parametrize("text", ["March 5, 1998", "mar. 5 mars 98", "👍 <script> 你好"])
+def test_every_site_passes_its_checks(scope, text):
+    trace = scope.run(text)
+    for site in trace.attention.values():
+        assert all(check.passed for check in check_site(site)), site.name
+
+
+def test_a_model_needs_its_positions_and_its_source(dates):
+    """Shuffled or foreign sources change the answer: the model reads, it does not recite."""
+    texts = {dates.write(text).text for text in ("5 March 1998", "5 May 1998", "8 March 1999")}
+    assert texts == {"1998-03-05", "1998-05-05", "1999-03-08"}
+    ids = torch.tensor([dates.encode_source("5 March 1998").ids])
+    blind = Mask([masks.padding(torch.zeros_like(ids), 0)])
+    with torch.no_grad():
+        memory = dates.model.encode(ids, dates.model.masks(ids, ids).encoder_self)
+        target = torch.tensor([dates.encode_target("1998-03-0").ids])
+        own = dates.model.masks(ids, target).decoder_self
+        seeing = dates.model.decode(target, memory, own, dates.model.masks(ids, target).cross)
+        unseeing = dates.model.decode(target, memory, own, blind)
+    assert dates.tokenizer.token(int(seeing[0, -1].argmax())) == "5"
+    assert (seeing - unseeing).abs().max() > 1
