@@ -54,7 +54,8 @@ def default_device() -> torch.device:
 def named_device(name: str | torch.device) -> torch.device:
     """Raises ValueError for a device that there is not."""
     try:
-        return torch.empty(0, device=name).device
+        torch.empty(0, device=name)
+        return torch.device(name)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device {str(name)!r} cannot be used: {str(error).splitlines()[0]}") from None
 

@@ -34,7 +34,9 @@ def folder(tmp_path) -> Path:
     return tmp_path / "run"
 
 
-def test_train_then_decode_evaluate_inspect(folder, capsys):
+def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert main(["train", "dates", "--out", str(folder), "--steps", "5", *RUN]) == 0
     out = capsys.readouterr()
     assert "step 3: validation loss" in out.out
     assert f"over 11 cases; checkpoint in {folder}" in out.out
@@ -60,7 +62,8 @@ def test_train_then_decode_evaluate_inspect(folder, capsys):
     out = capsys.readouterr().out
     model = torch.load(folder / "state.pt", weights_only=True)["model"]
     assert f"run: dates, {sum(v.numel() for v in model.values()):,} parameters" in out
-    for line in ("d_ff                23", "step               5", "cpu", "snapshots          0, 1, 2, 3, 5", "5.0 % of the dates"):
+    shown = {"d_ff": "23", "step": "5", "device": "cpu", "snapshots": "0, 1, 2, 3, 5"}
+    for line in [*(f"  {name:18} {value}" for name, value in shown.items()), "5.0 % of the dates"]:
         assert line in out
     assert all(name in out for name in model)
 
@@ -110,13 +113,14 @@ def interrupt_in_step(monkeypatch, wanted: int, times: int = 1) -> None:
 
 
 def test_ctrl_c_ends_the_step_saves_and_resumes_as_if_nothing_had_been(tmp_path, monkeypatch, capsys):
+    handler = signal.getsignal(signal.SIGINT)
     whole, cut = (["train", "dates", "--out", str(tmp_path / name), "--steps", "7", *RUN] for name in ("whole", "cut"))
     assert main(whole) == 0
     with monkeypatch.context() as patch:
         interrupt_in_step(patch, 4)
         assert main(cut) == 130
     assert "stopped at step 5; --resume goes on from there" in capsys.readouterr().out
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
     assert main([*cut, "--resume"]) == 0
     assert "resumed at step 5" in capsys.readouterr().out
     for name in ("model.safetensors", "snapshots/000007.safetensors"):

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from small import BATCH, D_FF, D_HEAD, N_HEADS, N_SOURCE, N_TARGET, VOCAB, padded_ids, random_ids, random_model
 
-from models import masks
+from models import masks, trace
 from models.attention import scaled_dot
 from models.masks import LOOK_AHEAD, PADDING, Mask
 from models.trace import current, finish, record, tap
@@ -139,6 +139,33 @@ def test_finish_takes_one_row_and_names_the_tokens(recording):
     for name, a in activations.items():
         assert a.value.dtype == torch.float32
         torch.testing.assert_close(a.value[0], recording.activations[name].value[-1])
+
+
+def test_what_is_kept_by_its_cause_reads_as_what_it_was(tiny, recording, monkeypatch):
+    """Of long inputs q, k and v are not kept, but multiplied again when read."""
+    monkeypatch.setattr(trace, "LARGEST_KEPT", 0)
+    with record() as lazy, torch.no_grad():
+        tiny(*padded_ids())
+    for name, site in recording.attention.items():
+        again = lazy.attention[name]
+        for part in ("q", "k", "v"):
+            assert not isinstance(again.kept(part), torch.Tensor)
+            torch.testing.assert_close(getattr(again, part), getattr(site, part))
+        for head in (None, 2):
+            torch.testing.assert_close(again.weights(head, 1), site.weights(head, 1))
+            torch.testing.assert_close(again.head_out(head, 1), again.out[1] if head is None else again.out[1, head])
+    _, sites = finish(lazy, {"source": tuple("abcdefghijk"), "target": tuple("ABCDEFGHIJKLM")}, row=1)
+    torch.testing.assert_close(sites[SITES[2]].weights(1), recording.attention[SITES[2]].weights(1, batch=1))
+
+
+def test_what_is_kept_by_its_cause_is_not_read_with_other_weights():
+    model = random_model(seed=9)
+    with record() as recording, torch.no_grad():
+        model(*padded_ids())
+        assert recording.activations["encoder.layers.0.ff.ff_pre"].value.isfinite().all()
+        model.encoder.layers[0].ff.W_1.weight.add_(1)
+    with pytest.raises(RuntimeError, match="weights have been changed since this run was recorded"):
+        recording.activations["encoder.layers.0.ff.ff_pre"].value  # noqa: B018 (reading raises)
 
 
 def bytes_held(recording) -> int:

@@ -15,7 +15,7 @@ from torch import nn
 from models.checkpoint import CheckpointError, load_checkpoint, snapshots
 from models.evaluation import score
 from models.tasks.base import DataError
-from models.training import Recipe, scheduled_rate, snapshot_steps
+from models.training import Recipe, join_processes, scheduled_rate, snapshot_steps
 
 
 def run(folder: Path, **changes) -> list[float]:
@@ -364,6 +364,17 @@ def test_two_processes_are_one_with_the_combined_batch(tmp_path):
                 torch.testing.assert_close(shared["model"][name], value, rtol=1e-3, atol=2e-4)
         assert snapshots(tmp_path / str(batch_size)) == snapshots(tmp_path / f"alone-{batch_size}")
         assert load_checkpoint(tmp_path / str(batch_size)).training["processes"] == 2
+
+
+def test_each_process_on_a_machine_takes_its_own_gpu(monkeypatch):
+    calls = []
+    monkeypatch.setenv("RANK", "5")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "set_device", lambda number: calls.append(number))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend: calls.append(backend))
+    join_processes(torch.device("cuda"))
+    join_processes(torch.device("cpu"))
+    assert calls == [1, "nccl", "gloo"]
 
 
 def test_training_does_not_touch_a_model_that_was_loaded(trained_folder):
