@@ -40,8 +40,8 @@ WATCH = """
   };
 }
 """
-ATTENTION_DONE = "(text, before) => painted().every((n, i) => n > before[i]) && shown('.written .source') === text"
-TRIVIAL_DONE = "(text) => shown('[data-testid=stText]') === text"
+ATTENTION_DONE = "(text, before) => painted().every((n, i) => n > before[i]) && shown('.written .source') === text.trim()"
+TRIVIAL_DONE = "(text) => shown('[data-testid=stText]') === text.trim()"
 
 
 def opened(browser: Browser, address: str, ready: str) -> Page:
