@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from models.attention import masked_softmax, scaled_dot
 from models.checks import Check
+from models.similarity import masked_softmax
 from models.trace import AttentionSite, Trace
 
 
@@ -45,7 +45,7 @@ def walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
     Raises ValueError for a query or head that is not there, and for a similarity other than the scaled dot product."""
     _expect(query, site.q.shape[2], "query")
     _expect(head, site.n_heads, "head")
-    if site.similarity is not scaled_dot:
+    if site.similarity.name != "scaled dot":
         raise ValueError(f"{site.name} does not use the scaled dot product, so its scores are no sums of q∘k")
     q, k, v = site.q[batch, head, query], site.k[batch, head], site.v[batch, head]
     products = q * k                                                     # (key, d_head)

@@ -1,41 +1,17 @@
 """Attention(Q, K, V) = softmax(QKᵀ/√d_k)·V and its multi-head form (Vaswani et al. 2017, eq. 1 and §3.2.2).
 
-The functions `scaled_dot`, `masked_softmax` and `weighted_sum` are the readable route; the module runs torch's fused
-kernel. Tests hold one against the other.
+The functions of `models/similarity.py` and `weighted_sum` are the readable route; the module runs torch's fused kernel.
+Tests hold one against the other.
 """
 
-import math
-
 import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.kept import Product
-from models.masks import Mask
+from models.masks import STREAMS, Mask
+from models.similarity import LearnedSimilarity
 from models.trace import current
-
-# site kind → (stream of the queries, stream of the keys and values)
-STREAMS = {
-    "encoder_self": ("source", "source"),
-    "decoder_self": ("target", "target"),
-    "cross": ("target", "source"),
-}
-
-
-def scaled_dot(q: Float[Tensor, "*b query d_head"], k: Float[Tensor, "*b key d_head"]) -> Float[Tensor, "*b query key"]:
-    """q·k/√d_head, before the mask."""
-    return q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-
-
-def masked_softmax(
-    scores: Float[Tensor, "*b query key"], allowed: Bool[Tensor, "*c query key"] | None
-) -> Float[Tensor, "*b query key"]:
-    """softmax over keys; blocked cells are exactly 0, and so is a row with nothing allowed."""
-    if allowed is None:
-        return scores.softmax(-1)
-    weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
-    return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
 
 def weighted_sum(weights: Float[Tensor, "*b query key"], v: Float[Tensor, "*b key d_head"]) -> Tensor:
@@ -43,17 +19,22 @@ def weighted_sum(weights: Float[Tensor, "*b query key"], v: Float[Tensor, "*b ke
     return weights @ v
 
 
-class KVCache:
-    """Keys and values already computed in one decoding run, by the path of the attention that made them."""
+class Cache:
+    """What one decoding run keeps of its past, by the path of the module that made it: keys and values, or an RNN's state.
+    Every tensor has its batch first."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[Tensor, Tensor]] = {}
+        self._kept: dict[str, tuple[Tensor, ...]] = {}
 
     def __contains__(self, path: str) -> bool:
         return path in self._kept
 
-    def get(self, path: str) -> tuple[Tensor, Tensor]:
+    def get(self, path: str) -> tuple[Tensor, ...]:
         return self._kept[path]
+
+    def put(self, path: str, *tensors: Tensor) -> None:
+        """Keep these instead of what was kept there before."""
+        self._kept[path] = tensors
 
     def append(self, path: str, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add the new positions' keys and values; returns all of them, (batch, head, key, d_head)."""
@@ -65,15 +46,16 @@ class KVCache:
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these batch rows, in this order (beam search)."""
-        self._kept = {path: (k[rows], v[rows]) for path, (k, v) in self._kept.items()}
+        self._kept = {path: tuple(t[rows] for t in tensors) for path, tensors in self._kept.items()}
 
 
 class MultiHeadAttention(nn.Module):
-    """MultiHead(Q, K, V) = Concat(head₁ … head_h)·W_O. `kind` is a key of STREAMS and says where Q, K and V come from."""
+    """MultiHead(Q, K, V) = Concat(head₁ … head_h)·W_O. `kind` is a key of STREAMS and says where Q, K and V come from;
+    `similarity` is one of models.similarity.KINDS."""
 
     path = "attention"   # its place in the module tree; the model that owns it sets it once
 
-    def __init__(self, d_model: int, n_heads: int, kind: str) -> None:
+    def __init__(self, d_model: int, n_heads: int, kind: str, similarity: str = "scaled dot") -> None:
         super().__init__()
         if n_heads < 1 or d_model % n_heads:
             raise ValueError(f"d_model ({d_model}) must be divisible by n_heads ({n_heads})")
@@ -85,30 +67,39 @@ class MultiHeadAttention(nn.Module):
         for projection in (self.W_Q, self.W_K, self.W_V, self.W_O):
             nn.init.xavier_uniform_(projection.weight)
             nn.init.zeros_(projection.bias)
+        self.similarity = LearnedSimilarity(similarity, self.d_head)
+
+    @property
+    def projections(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """W_Q W_K W_V W_O → (weight, bias), without gradients."""
+        layers = {"W_Q": self.W_Q, "W_K": self.W_K, "W_V": self.W_V, "W_O": self.W_O}
+        return {name: (layer.weight.detach(), layer.bias.detach()) for name, layer in layers.items()}
 
     def forward(
         self,
         x: Float[Tensor, "batch query d_model"],
         memory: Float[Tensor, "batch key d_model"],
         mask: Mask,
-        cache: KVCache | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         """Queries from x, keys and values from memory (x itself in self-attention)."""
         q = self._split(self.W_Q(x))                                     # (batch, head, query, d_head)
         k, v = self._keys_values(memory, cache)                          # (batch, head, key, d_head)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.blocking)
+        out = self.similarity.attend(q, k, v, mask.blocking)             # (batch, head, query, d_head)
         joined = out.transpose(1, 2).flatten(2)                          # (batch, query, d_model)
         if (recording := current()) is not None:
-            recording.site(self, x, memory, q, k, v, out, mask, scaled_dot)
+            recording.site(self, x, memory, q, k, v, out, mask)
             attn_out = Product.of(self.W_O, joined)
             recording.tap(self.path, "attn_out", attn_out, STREAMS[self.kind][0], "d_model", "Concat(head_out)·W_O")
         return self.W_O(joined)
 
-    def _keys_values(self, memory: Tensor, cache: KVCache | None) -> tuple[Tensor, Tensor]:
+    def _keys_values(self, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
         if cache is not None and self.kind == "cross" and self.path in cache:
-            return cache.get(self.path)
+            k, v = cache.get(self.path)
+            return k, v
         k, v = self._split(self.W_K(memory)), self._split(self.W_V(memory))
         return (k, v) if cache is None else cache.append(self.path, k, v)
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.n_heads, self.d_head)).transpose(1, 2)
+        batch, n, _ = x.shape
+        return x.view(batch, n, self.n_heads, self.d_head).transpose(1, 2)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from models.attention import KVCache, MultiHeadAttention
+from models.attention import Cache, MultiHeadAttention
 from models.kept import Product
 from models.masks import Mask
 from models.trace import current, tap
@@ -64,9 +64,9 @@ class EncoderLayer(nn.Module):
 
     path = "encoder.layers.0"
 
-    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str) -> None:
+    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str, similarity: str) -> None:
         super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, n_heads, "encoder_self")
+        self.self_attn = MultiHeadAttention(d_model, n_heads, "encoder_self", similarity)
         self.ff = FeedForward(d_model, d_ff, "source")
         self.add_norm_1 = AddNorm(d_model, dropout, norm)
         self.add_norm_2 = AddNorm(d_model, dropout, norm)
@@ -85,10 +85,10 @@ class DecoderLayer(nn.Module):
 
     path = "decoder.layers.0"
 
-    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str) -> None:
+    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str, similarity: str) -> None:
         super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, n_heads, "decoder_self")
-        self.cross_attn = MultiHeadAttention(d_model, n_heads, "cross")
+        self.self_attn = MultiHeadAttention(d_model, n_heads, "decoder_self", similarity)
+        self.cross_attn = MultiHeadAttention(d_model, n_heads, "cross", similarity)
         self.ff = FeedForward(d_model, d_ff, "target")
         self.add_norm_1 = AddNorm(d_model, dropout, norm)
         self.add_norm_2 = AddNorm(d_model, dropout, norm)
@@ -100,7 +100,7 @@ class DecoderLayer(nn.Module):
         memory: Float[Tensor, "batch m d_model"],
         self_mask: Mask,
         cross_mask: Mask,
-        cache: KVCache | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
         tap(self.path, "resid_pre", x, "target", "d_model", "residual stream before self-attention")
         x = self.add_norm_1(x, lambda h: self.self_attn(h, h, self_mask, cache))

@@ -17,10 +17,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from models.architectures import ARCHITECTURES, Config, Model, name_of
 from models.tokenizer import Tokenizer
-from models.transformer import Transformer, TransformerConfig
 
-ARCHITECTURES = {"transformer": (Transformer, TransformerConfig)}
 FILES = ("config.json", "tokenizer.json", "training.json", "model.safetensors")
 
 
@@ -33,7 +32,7 @@ class Checkpoint:
     """A checkpoint in memory: the model in float32 and evaluation mode, on the CPU."""
 
     path: Path
-    model: Transformer
+    model: Model
     tokenizer: Tokenizer
     training: dict[str, Any]
 
@@ -64,9 +63,9 @@ def half_bytes(state: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
     return save(half, metadata)
 
 
-def save_checkpoint(folder: Path, model: Transformer, tokenizer: Tokenizer, training: dict[str, Any]) -> None:
+def save_checkpoint(folder: Path, model: Model, tokenizer: Tokenizer, training: dict[str, Any]) -> None:
     """Write or update a checkpoint folder. `training["step"]` is the step of these weights."""
-    config = {"architecture": "transformer", **asdict(model.config)}
+    config = {"architecture": name_of(model.config), **asdict(model.config)}
     weights = half_bytes(model.state_dict(), {"step": str(training["step"])})
     write_bytes(folder / "config.json", json.dumps(config, indent=1).encode())
     write_bytes(folder / "tokenizer.json", tokenizer.to_json().encode())
@@ -95,7 +94,7 @@ def load_checkpoint(folder: str | Path, snapshot: int | None = None) -> Checkpoi
     return Checkpoint(folder, model.eval(), tokenizer, training)
 
 
-def load_weights(model: Transformer, path: Path) -> int:
+def load_weights(model: Model, path: Path) -> int:
     """Copy a safetensors file into the model; returns the training step it was saved at."""
     try:
         with safe_open(path, "pt") as file:
@@ -136,7 +135,7 @@ def _json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _empty_model(folder: Path) -> Transformer:
+def _empty_model(folder: Path) -> Model:
     config = _json(folder / "config.json")
     architecture = config.pop("architecture", None)
     if architecture not in ARCHITECTURES:
@@ -148,7 +147,7 @@ def _empty_model(folder: Path) -> Transformer:
         raise CheckpointError(f"{folder}/config.json: {error}") from None
 
 
-def _tokenizer(folder: Path, config: TransformerConfig) -> Tokenizer:
+def _tokenizer(folder: Path, config: Config) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_json((folder / "tokenizer.json").read_text("utf-8"))
     except (OSError, ValueError) as error:

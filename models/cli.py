@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from models.architectures import ARCHITECTURES
 from models.checkpoint import CheckpointError, save_checkpoint
 from models.evaluation import score
 from models.recipes import PLANS, Plan
@@ -19,7 +20,6 @@ from models.scope import InputError, Scope, default_device, load, named_device
 from models.tasks import DataError, open_task
 from models.tasks.base import Task
 from models.training import Recipe, Trainer, join_processes
-from models.transformer import TransformerConfig
 
 EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError, ValueError)
 
@@ -49,8 +49,10 @@ def _parser() -> argparse.ArgumentParser:
 
     train = commands.add_parser("train", help="train a model on a task")
     train.add_argument("task", choices=list(PLANS))
+    train.add_argument("--model", choices=list(PLANS["dates"]), default="transformer", help="what to train (transformer)")
     train.add_argument("--data", type=Path, help="tab-separated sentence pairs, .gz too (translation)")
-    train.add_argument("--out", type=Path, help="folder of the checkpoint (runs/TASK)")
+    train.add_argument("--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokens (translation)")
+    train.add_argument("--out", type=Path, help="folder of the checkpoint (runs/TASK-MODEL)")
     train.add_argument("--resume", action="store_true", help="go on from the last saved state in --out")
     _add_settings(train)
     train.set_defaults(run=_train)
@@ -77,9 +79,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_settings(train: argparse.ArgumentParser) -> None:
-    """One flag for each setting of the model, the data and the recipe; the task's plan gives the defaults."""
+    """One flag for each setting of the model, the data and the recipe; the plan gives the defaults."""
     for kind, names in _settings().items():
-        group = train.add_argument_group(f"{kind} (defaults depend on the task)")
+        group = train.add_argument_group(f"{kind} (defaults depend on task and model)")
         for name, of_type in names.items():
             flag = "--" + name.replace("_", "-")
             if of_type is bool:
@@ -95,22 +97,29 @@ def _positive(text: str) -> int:
 
 
 def _settings() -> dict[str, dict[str, type]]:
-    model = {f.name: f.type for f in fields(TransformerConfig) if f.name not in ("vocab_size", "pad_id")}
+    sizes = {f.name: f.type for _, read in ARCHITECTURES.values() for f in fields(read)}
     recipe = {f.name: f.type for f in fields(Recipe)}
     data = {"vocab_size": int, "max_tokens": int, "batch_size": int, "licence": str}
-    return {"model": model, "data": data, "recipe": recipe}
+    return {"model": {n: t for n, t in sizes.items() if n not in ("vocab_size", "pad_id")}, "data": data, "recipe": recipe}
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    """The task's plan with the flags that were given."""
-    plan = PLANS[options.task]
+    """The plan of the task and the model with the flags that were given. Raises ValueError for a flag that is not theirs."""
+    plan = PLANS[options.task][options.model]
     given = {
         kind: {n: v for n in names if (v := getattr(options, n)) is not None} for kind, names in _settings().items()
     }
-    odd = [n for n in given["data"] if n not in plan.data]
-    if odd:
-        raise ValueError(f"--{odd[0].replace('_', '-')} is no setting of the task {options.task}")
-    return Plan(plan.model | given["model"], replace(plan.recipe, **given["recipe"]), plan.data | given["data"])
+    sizes = {f.name for f in fields(plan.config)}
+    odd = {n: f"the task {options.task}" for n in given["data"] if n not in plan.data}
+    odd |= {n: f"the model {options.model}" for n in given["model"] if n not in sizes}
+    for name, of in odd.items():
+        raise ValueError(f"--{name.replace('_', '-')} is no setting of {of}")
+    if options.vocabulary and "vocab_size" not in plan.data:
+        raise ValueError(f"--vocabulary is no setting of the task {options.task}")
+    sizes, recipe, data = plan.sizes | given["model"], replace(plan.recipe, **given["recipe"]), plan.data | given["data"]
+    if options.vocabulary:
+        data |= {"tokenizer": load(options.vocabulary, device="cpu").tokenizer}
+    return Plan(plan.config, sizes, recipe, data)
 
 
 def _device(options: argparse.Namespace) -> torch.device:
@@ -122,10 +131,10 @@ def _no_app(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    plan, device, out = _plan(options), _device(options), options.out or Path("runs") / options.task
+    plan, device, out = _plan(options), _device(options), options.out or Path("runs") / f"{options.task}-{options.model}"
     rank = join_processes(device)
     task = open_task(options.task, options.data, **plan.data)
-    config = TransformerConfig(task.tokenizer.vocab_size, **plan.model)
+    config = plan.config(task.tokenizer.vocab_size, **plan.sizes)
     trainer = Trainer(task, config, plan.recipe, out, device, options.command)
     if options.resume:
         print(f"resumed at step {trainer.resume()}")

@@ -9,13 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from models import masks
-from models.attention import KVCache
+from models.architectures import Model
+from models.attention import Cache
 from models.interventions import MaskChanges
-from models.masks import Mask, MaskLayer
+from models.masks import STREAMS, Mask, MaskLayer
 from models.tokenizer import END, PAD, START
 from models.trace import Recording, record
-from models.transformer import Transformer
 
 Forced = Sequence[int] | Mapping[int, int]      # the first tokens of a run, or position (from 0) → token
 
@@ -58,57 +57,49 @@ class Incremental:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Model,
         source: Int[Tensor, "batch n"],
         *,
         use_cache: bool = True,
         changes: MaskChanges | None = None,
     ) -> None:
-        self.model = model
-        self.changes = changes or MaskChanges()
+        self.model, self.source, self.changes = model, source, changes or MaskChanges()
         n = source.shape[1]
-        self.cross_mask = Mask([masks.padding(source, model.config.pad_id)])
-        self.memory = model.encode(source, self.changes.encoder_self.apply(self.cross_mask, n, n, source.device))
-        self.cache = KVCache() if use_cache and not self.changes.decoder_self.opens_ahead else None
+        self.memory = model.encode(source, self.changes.apply(model.masks(source, source[:, :0]), n, 0, source.device))
+        self.cache = Cache() if use_cache and not self.changes.decoder_self.opens_ahead else None
         self.n_cached = 0
 
     def next_log_probs(self, target: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:
-        """Log-probabilities (nats) of the token after `target`, which starts with <s> and only grows."""
-        start, m, n = self.n_cached, target.shape[1], self.memory.shape[1]
-        target_padding = masks.padding(target, self.model.config.pad_id)   # a <pad> that the model wrote is not read either
-        if self.changes.decoder_self.is_none:
-            self_mask = Mask([target_padding, masks.look_ahead(m - start, m, target.device)])
-        else:
-            own = Mask([target_padding, masks.look_ahead(m, m, target.device)])
-            self_mask = _from(start, self.changes.decoder_self.apply(own, m, m, target.device))
-        cross_mask = _from(start, self.changes.cross.apply(self.cross_mask, m, n, target.device))
-        logits = self.model.decode(target[:, start:], self.memory, self_mask, cross_mask, self.cache, start)
+        """Log-probabilities (nats) of the token after `target`, which starts with <s> and only grows.
+
+        A <pad> that the model wrote is not read either."""
+        start, m, n = self.n_cached, target.shape[1], self.source.shape[1]
+        whole = self.changes.apply(self.model.masks(self.source, target), n, m, target.device)
+        masks = {kind: _from(start, mask) if STREAMS[kind][0] == "target" else mask for kind, mask in whole.items()}
+        logits = self.model.decode(target[:, start:], self.memory, masks, self.cache, start)
         self.n_cached = 0 if self.cache is None else m
         return logits[:, -1].float().log_softmax(-1)
 
     def reorder(self, rows: Int[Tensor, "batch"]) -> None:
         """Keep these rows of the batch, in this order."""
-        self.memory = self.memory[rows]
-        self.cross_mask = Mask(masks.MaskLayer(x.name, x.allowed[rows]) for x in self.cross_mask.layers)
+        self.source, self.memory = self.source[rows], self.memory[rows]
         if self.cache is not None:
             self.cache.reorder(rows)
 
 
 def _from(start: int, mask: Mask) -> Mask:
     """The rows of the queries from `start` on; a layer that is the same for all queries has one row, which stays."""
-    if all(layer.allowed.shape[2] == 1 for layer in mask.layers):
-        return mask
     layers = ((x.name, x.allowed) for x in mask.layers)
-    return Mask(MaskLayer(name, a[:, :, start:] if a.shape[2] > 1 else a) for name, a in layers)
+    return Mask(MaskLayer(name, a[:, :, start:] if a.shape[2] > 1 else a) for name, a in layers) if start else mask
 
 
-def _row(ids: Sequence[int], model: Transformer) -> Int[Tensor, "1 n"]:
+def _row(ids: Sequence[int], model: Model) -> Int[Tensor, "1 n"]:
     return torch.tensor([list(ids)], device=model.embedding.weight.device)
 
 
 @torch.inference_mode()
 def teacher_forced(
-    model: Transformer, source: Sequence[int], target: Sequence[int], *, recorded: bool = False
+    model: Model, source: Sequence[int], target: Sequence[int], *, recorded: bool = False
 ) -> Iterator[Step]:
     """All positions at once, then one record a position. `source` ends with </s>; `target` is y₁ … yₘ without specials."""
     with record() if recorded else nullcontext() as recording:
@@ -117,13 +108,13 @@ def teacher_forced(
         yield Step(i, tuple(target[:i]), token, log_probs, recording)
 
 
-def greedy(model: Transformer, source: Sequence[int], **how: Any) -> Iterator[Step]:
+def greedy(model: Model, source: Sequence[int], **how: Any) -> Iterator[Step]:
     """The most probable token at each step. Takes what `written` takes."""
     return written(model, source, lambda log_probs: int(log_probs.argmax()), **how)
 
 
 def sample(
-    model: Transformer,
+    model: Model,
     source: Sequence[int],
     *,
     seed: int,
@@ -163,7 +154,7 @@ def filtered(
 
 
 def written(
-    model: Transformer,
+    model: Model,
     source: Sequence[int],
     choose: Callable[[Tensor], int],
     *,
@@ -194,12 +185,12 @@ def _by_position(forced: Forced) -> dict[int, int]:
     return dict(forced) if isinstance(forced, Mapping) else dict(enumerate(forced))
 
 
-def longest(model: Transformer, n_source: int) -> int:
+def longest(model: Model, n_source: int) -> int:
     """How many tokens a run may write before it is stopped: twice the source and 20, within n_ctx."""
     return min(2 * n_source + 20, model.config.n_ctx - 1)
 
 
-def _limit(model: Transformer, n_source: int, max_new: int | None) -> int:
+def _limit(model: Model, n_source: int, max_new: int | None) -> int:
     if max_new is None:
         return longest(model, n_source)
     if max_new < 1:
@@ -208,7 +199,7 @@ def _limit(model: Transformer, n_source: int, max_new: int | None) -> int:
 
 
 @torch.inference_mode()
-def greedy_batch(model: Transformer, source: Int[Tensor, "batch n"]) -> list[list[int]]:
+def greedy_batch(model: Model, source: Int[Tensor, "batch n"]) -> list[list[int]]:
     """Greedy decoding of many padded sources at once, for scores. Rows end before their </s>."""
     run = Incremental(model, source)
     target = torch.full((source.shape[0], 1), START, device=source.device)
@@ -252,7 +243,7 @@ def length_penalty(n_tokens: int, alpha: float) -> float:
 
 @torch.inference_mode()
 def beam(
-    model: Transformer,
+    model: Model,
     source: Sequence[int],
     *,
     width: int = 4,

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 import sacrebleu
 import torch
 
+from models.architectures import Model
 from models.decoding import greedy_batch
 from models.tasks.base import Case
 from models.tokenizer import END, PAD, Tokenizer
-from models.transformer import Transformer
 
 
 def written_texts(
-    model: Transformer, tokenizer: Tokenizer, sources: Sequence[str], batch_size: int = 64
+    model: Model, tokenizer: Tokenizer, sources: Sequence[str], batch_size: int = 64
 ) -> Iterator[tuple[int, str]]:
     """(number of the source, what the model writes for it), shortest sources first, in batches of like length."""
     ids = [(*i, END) for i in tokenizer.encode_many(sources)]
@@ -27,7 +27,7 @@ def written_texts(
 
 
 def score(
-    model: Transformer,
+    model: Model,
     tokenizer: Tokenizer,
     cases: Sequence[Case],
     metric: str,

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from models.masks import DRAWN, LOOK_AHEAD, Mask, MaskLayer
+from models.masks import DRAWN, LOOK_AHEAD, STREAMS, Mask, MaskLayer, Masks
 
 Cell = tuple[int, int]    # (query, key), both counted from 0
 
@@ -97,6 +97,12 @@ class MaskChanges:
 
     def of(self, kind: str) -> MaskChange:
         return getattr(self, kind)
+
+    def apply(self, masks: Masks, n: int, m: int, device: torch.device) -> Masks:
+        """The changed masks of a source of n tokens and a target of m."""
+        size = {"source": n, "target": m}
+        shapes = {kind: (size[queries], size[keys]) for kind, (queries, keys) in STREAMS.items()}
+        return {kind: self.of(kind).apply(mask, *shapes[kind], device) for kind, mask in masks.items()}
 
     def replaced(self, kind: str, change: MaskChange) -> "MaskChanges":
         return replace(self, **{kind: change})

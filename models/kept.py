@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -32,8 +33,8 @@ class Product:
 
     @classmethod
     def of(cls, linear: nn.Linear, x: Tensor, then: Callable[[Tensor], Tensor] | None = None) -> Product:
-        """then(linear(x)), outside of any gradient."""
-        return cls(x.detach(), linear.weight.detach(), linear.bias.detach(), then=then)
+        """then(linear(x)), without gradients."""
+        return cls(x.detach(), linear.weight, linear.bias, then=then)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -42,6 +43,7 @@ class Product:
             return (batch, n, len(self.bias))
         return (batch, self.n_heads, n, len(self.bias) // self.n_heads)
 
+    @torch.no_grad()
     def read(self) -> Tensor:
         """The whole of it."""
         self._check()
@@ -49,6 +51,7 @@ class Product:
         y = y if self.then is None else self.then(y)
         return y if self.n_heads is None else y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
+    @torch.no_grad()
     def read_head(self, batch: int, head: int) -> Tensor:
         """One head of one batch row, (token, d_head), without multiplying the others."""
         self._check()
@@ -60,6 +63,8 @@ class Product:
         """Its cause after `still`, its weights on the same device in the same type."""
         self._check()
         x = still(self.x)
+        if x is self.x:
+            return self
         return replace(self, x=x, weight=self.weight.to(x.device, x.dtype), bias=self.bias.to(x.device, x.dtype))
 
     def _check(self) -> None:
@@ -72,16 +77,16 @@ def _version(weight: Tensor) -> int:
 
 
 class Kept:
-    """A dataclass field that reads as a tensor, whether it was given a tensor or a Product."""
+    """A dataclass field that reads as a tensor, whether it was given a tensor or a Product; `_name` is what was given."""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
+        self.given = f"_{name}"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Tensor:
         if instance is None:
-            raise AttributeError(self.name)              # for dataclass: this field has no default
-        held = vars(instance)[self.name]
-        return held.read() if isinstance(held, Product) else held
+            raise AttributeError(self.given)             # for dataclass: this field has no default
+        given = getattr(instance, self.given)
+        return given.read() if isinstance(given, Product) else given
 
     def __set__(self, instance: Any, value: Tensor | Product) -> None:
-        vars(instance)[self.name] = value
+        object.__setattr__(instance, self.given, value)  # a frozen dataclass sets its fields so, too

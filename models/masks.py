@@ -3,7 +3,7 @@
 A mask is boolean, True = may attend. The mask of a site is the intersection of its layers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,13 @@ from torch import Tensor
 PADDING = "padding"
 LOOK_AHEAD = "look-ahead"
 DRAWN = "drawn by hand"
+
+# kind of attention → (stream of the queries, stream of the keys and values)
+STREAMS = {
+    "encoder_self": ("source", "source"),
+    "decoder_self": ("target", "target"),
+    "cross": ("target", "source"),
+}
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,9 @@ class Mask:
             MaskLayer(layer.name, layer.allowed.detach()[min(batch, len(layer.allowed) - 1)][None].cpu())
             for layer in self.layers
         )
+
+
+Masks = Mapping[str, Mask]   # kind of attention (encoder_self, decoder_self, cross) → its mask; no entry, no such attention
 
 
 def _cut(allowed: Tensor, batch: int, head: int | None, n_query: int, n_key: int) -> Tensor:

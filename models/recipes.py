@@ -3,29 +3,49 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from models.architectures import Config
+from models.seq2seq import Seq2SeqConfig
 from models.training import Recipe
+from models.transformer import TransformerConfig
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A task's default model sizes, data settings and training recipe."""
+    """Default model sizes, data settings and training recipe of one model on one task."""
 
-    model: dict[str, Any]
+    config: type[Config]
+    sizes: dict[str, Any]
     recipe: Recipe
     data: dict[str, Any] = field(default_factory=dict)
 
 
-PLANS = {
-    "dates": Plan(
-        model={
-            "d_model": 64, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 2, "n_decoder_layers": 2, "n_ctx": 64, "dropout": 0.0,
-        },
-        recipe=Recipe(steps=4000, warmup=1000, label_smoothing=0.0, validate_every=500, snapshots=True),
-        data={"batch_size": 128},
-    ),
-    "translation": Plan(
-        model={"d_model": 192, "n_heads": 6, "d_ff": 768, "n_encoder_layers": 3, "n_decoder_layers": 3, "n_ctx": 512},
-        recipe=Recipe(steps=8000, warmup=1500, validate_every=1000),
-        data={"vocab_size": 6000, "max_tokens": 2048, "licence": None},
-    ),
+_DATES = Recipe(steps=4000, warmup=1000, label_smoothing=0.0, validate_every=500, snapshots=True)
+_DATES_DATA = {"batch_size": 128}
+_TRANSLATION = Recipe(steps=8000, warmup=1500, validate_every=1000)
+_TRANSLATION_DATA = {"vocab_size": 6000, "max_tokens": 2048, "licence": None}
+_SMALL = {"d_model": 64, "d_hidden": 96, "d_align": 96, "n_ctx": 64, "dropout": 0.0}
+_LARGE = {"d_model": 256, "d_hidden": 320, "d_align": 320, "n_ctx": 512}
+
+# task → model → plan
+PLANS: dict[str, dict[str, Plan]] = {
+    "dates": {
+        "transformer": Plan(
+            TransformerConfig,
+            {"d_model": 64, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 2, "n_decoder_layers": 2, "n_ctx": 64, "dropout": 0.0},
+            _DATES,
+            _DATES_DATA,
+        ),
+        "rnn": Plan(Seq2SeqConfig, _SMALL | {"attention": "none"}, _DATES, _DATES_DATA),
+        "bahdanau": Plan(Seq2SeqConfig, _SMALL | {"attention": "bahdanau"}, _DATES, _DATES_DATA),
+    },
+    "translation": {
+        "transformer": Plan(
+            TransformerConfig,
+            {"d_model": 192, "n_heads": 6, "d_ff": 768, "n_encoder_layers": 3, "n_decoder_layers": 3, "n_ctx": 512},
+            _TRANSLATION,
+            _TRANSLATION_DATA,
+        ),
+        "rnn": Plan(Seq2SeqConfig, _LARGE | {"attention": "none"}, _TRANSLATION, _TRANSLATION_DATA),
+        "bahdanau": Plan(Seq2SeqConfig, _LARGE | {"attention": "bahdanau"}, _TRANSLATION, _TRANSLATION_DATA),
+    },
 }

@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from models import decoding, masks
+from models.architectures import Config, Model
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, snapshots
 from models.interventions import MaskChanges
-from models.masks import Mask
+from models.masks import STREAMS, Masks
 from models.tokenizer import END, PAD, SPECIALS, Encoding, Tokenizer
 from models.trace import Trace, finish, record
-from models.transformer import Transformer, TransformerConfig, TransformerMasks
 
 _PACKAGE = Path(__file__).parent
 Drawn = Mapping[str, Bool[Tensor, "_ _"]]   # kind of attention → allowed cells (query, key)
@@ -85,13 +85,13 @@ class Scope:
     def __init__(self, checkpoint: Checkpoint, device: torch.device) -> None:
         self.path: Path = checkpoint.path
         self.name: str = checkpoint.path.resolve().name
-        self.model: Transformer = checkpoint.model.to(device)
+        self.model: Model = checkpoint.model.to(device)
         self.tokenizer: Tokenizer = checkpoint.tokenizer
         self.training: dict[str, Any] = checkpoint.training
         self.device = device
 
     @property
-    def config(self) -> TransformerConfig:
+    def config(self) -> Config:
         return self.model.config
 
     @property
@@ -140,8 +140,9 @@ class Scope:
         targets = [self._target(s, target) for s, (_, target) in zip(sources, pairs, strict=True)]
         source_ids, target_ids = self._padded(sources), self._padded(targets)
         with torch.no_grad(), record() as recording:   # not inference mode: what it makes cannot be computed with
-            every = self._with_drawn(self.model.masks(source_ids, target_ids), drawn or {})
-            every = self._changed(every, changes or MaskChanges())
+            n, m = source_ids.shape[1], target_ids.shape[1]
+            every = self._with_drawn(self.model.masks(source_ids, target_ids), drawn or {}, n, m)
+            every = (changes or MaskChanges()).apply(every, n, m, self.device)
             logits = self.model(source_ids, target_ids, every).float().cpu()
         traces = []
         for row, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
@@ -196,26 +197,17 @@ class Scope:
         rows = [torch.tensor(e.ids) for e in encodings]
         return pad_sequence(rows, batch_first=True, padding_value=PAD).to(self.device)
 
-    def _with_drawn(self, base: TransformerMasks, drawn: Drawn) -> TransformerMasks:
-        shapes = _shapes(base)
-        kinds: dict[str, Mask] = {kind: getattr(base, kind) for kind in shapes}
+    def _with_drawn(self, base: Masks, drawn: Drawn, n: int, m: int) -> Masks:
+        size = {"source": n, "target": m}
+        every = dict(base)
         for kind, allowed in drawn.items():
-            if kind not in shapes:
-                raise ValueError(f"drawn masks are for {', '.join(shapes)}, not {kind!r}")
-            if tuple(allowed.shape) != shapes[kind]:
-                raise ValueError(f"the drawn {kind} mask must have shape {shapes[kind]}, not {tuple(allowed.shape)}")
-            kinds[kind] = kinds[kind].with_layer(masks.drawn(allowed.to(self.device)))
-        return TransformerMasks(**kinds)
-
-    def _changed(self, base: TransformerMasks, changes: MaskChanges) -> TransformerMasks:
-        shapes = _shapes(base).items()
-        return TransformerMasks(**{k: changes.of(k).apply(getattr(base, k), *shape, self.device) for k, shape in shapes})
-
-
-def _shapes(masks: TransformerMasks) -> dict[str, tuple[int, int]]:
-    """kind of attention → (queries, keys)."""
-    n, m = masks.cross.allowed.shape[-1], masks.decoder_self.allowed.shape[-1]
-    return {"encoder_self": (n, n), "decoder_self": (m, m), "cross": (m, n)}
+            if kind not in base:
+                raise ValueError(f"drawn masks are for {', '.join(base) or 'models with attention'}, not {kind!r}")
+            shape = tuple(size[stream] for stream in STREAMS[kind])
+            if tuple(allowed.shape) != shape:
+                raise ValueError(f"the drawn {kind} mask must have shape {shape}, not {tuple(allowed.shape)}")
+            every[kind] = every[kind].with_layer(masks.drawn(allowed.to(self.device)))
+        return every
 
 
 def padded(tokens: tuple[str, ...], n: int) -> tuple[str, ...]:

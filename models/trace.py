@@ -8,7 +8,7 @@ so is whatever is one product away from the residual stream (`models/kept.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -19,10 +19,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from models.kept import Kept, Product
+from models.masks import STREAMS, Mask
+from models.similarity import Similarity, masked_softmax
 
 if TYPE_CHECKING:
     from models.attention import MultiHeadAttention
-    from models.masks import Mask
+    from models.seq2seq import Alignment
     from models.tokenizer import Encoding
 
 LARGEST_KEPT = 2**18   # numbers in a q, k or v, 1 MB; larger ones are worked out again from x or memory when read
@@ -42,7 +44,7 @@ class Activation:
     @property
     def kept(self) -> Tensor | Product:
         """The value without working it out."""
-        return vars(self)["value"]
+        return self._value
 
 
 @dataclass(frozen=True)
@@ -59,15 +61,15 @@ class AttentionSite:
     v: Tensor | Product = Kept()   # noqa: RUF009 (a descriptor; reads as a tensor)
     out: Tensor
     mask: Mask
-    similarity: Callable[[Tensor, Tensor], Tensor]
-    projections: dict[str, tuple[Tensor, Tensor]]     # W_Q W_K W_V W_O → (weight, bias) of that nn.Linear
+    similarity: Similarity
+    projections: dict[str, tuple[Tensor, Tensor]]     # W_Q W_K W_V W_O → (weight, bias) of that nn.Linear; none in an RNN's
     query_tokens: tuple[str, ...] = ()
     key_tokens: tuple[str, ...] = ()
 
     @property
     def layer(self) -> int:
         """The layer's number, from 0, within its stack."""
-        return next(int(part) for part in self.name.split(".") if part.isdigit())
+        return next((int(part) for part in self.name.split(".") if part.isdigit()), 0)
 
     @property
     def n_heads(self) -> int:
@@ -86,8 +88,8 @@ class AttentionSite:
         return self.kept("k").shape[2]
 
     def kept(self, part: str) -> Tensor | Product:
-        """A field, q, k and v without working them out."""
-        return vars(self)[part]
+        """q, k or v without working it out."""
+        return getattr(self, f"_{part}")
 
     def allowed(self, batch: int = 0, head: int | None = 0) -> Bool[Tensor, "*head query key"]:
         """True where the mask lets the query see the key, in one head or (None) in all."""
@@ -104,8 +106,6 @@ class AttentionSite:
 
     def weights(self, head: int | None = None, batch: int = 0) -> Float[Tensor, "*head query key"]:
         """softmax of the masked scores. Rows sum to 1; a row with nothing allowed is all zeros."""
-        from models.attention import masked_softmax
-
         return masked_softmax(self.scores(head, batch), self.allowed(batch, head))
 
     def head_out(self, head: int | None = None, batch: int = 0) -> Float[Tensor, "*head query d_head"]:
@@ -133,7 +133,7 @@ class Recording:
 
     def site(
         self,
-        module: MultiHeadAttention,
+        module: MultiHeadAttention | Alignment,
         x: Tensor,
         memory: Tensor,
         q: Tensor,
@@ -141,15 +141,14 @@ class Recording:
         v: Tensor,
         out: Tensor,
         mask: Mask,
-        similarity: Callable[[Tensor, Tensor], Tensor],
     ) -> None:
-        projections = {n: (w.weight.detach(), w.bias.detach()) for n, w in module.named_children()}
+        projections = module.projections
         x, memory, q, k, v, out = (t.detach() for t in (x, memory, q, k, v, out))
-        if max(q.numel(), k.numel()) > LARGEST_KEPT and k.shape[2] == memory.shape[1]:   # no keys from a cache
+        if projections and max(q.numel(), k.numel()) > LARGEST_KEPT and k.shape[2] == memory.shape[1]:   # none from a cache
             causes = (("W_Q", x), ("W_K", memory), ("W_V", memory))
             q, k, v = (Product(cause, *projections[name], module.n_heads) for name, cause in causes)
         self.attention[module.path] = AttentionSite(
-            module.path, module.kind, x, memory, q, k, v, out, mask, similarity, projections
+            module.path, module.kind, x, memory, q, k, v, out, mask, module.similarity.now(), projections
         )
 
 
@@ -199,23 +198,24 @@ def finish(
     """One batch row of a recording, on the CPU in float32, with the tokens of each stream ("source", "target") on its axes.
 
     The batch axis stays, of size 1."""
-    from models.attention import STREAMS
-
     def still(t: Tensor | Product) -> Tensor | Product:
         if isinstance(t, Product):
             return t.moved(still)
-        pick = min(row, t.shape[0] - 1)
-        return t[pick : pick + 1].to("cpu", torch.float32)
+        mine = t if t.shape[0] == 1 else t[row : row + 1]
+        return mine.to("cpu", torch.float32)
 
     activations = {
-        n: replace(a, value=still(a.kept), tokens=tokens[a.axes[1]]) for n, a in recording.activations.items()
+        name: Activation(name, still(a.kept), a.axes, a.formula, tokens[a.axes[1]])
+        for name, a in recording.activations.items()
     }
     sites = {
         name: replace(
             s,
-            **{part: still(s.kept(part)) for part in ("x", "memory", "q", "k", "v", "out")},
+            **{part: still(getattr(s, part)) for part in ("x", "memory", "out")},
+            **{part: still(s.kept(part)) for part in ("q", "k", "v")},
             mask=s.mask.row(row),
-            projections={n: (w.to("cpu", torch.float32), b.to("cpu", torch.float32)) for n, (w, b) in s.projections.items()},
+            similarity=s.similarity.moved(lambda t: t.to("cpu", torch.float32)),
+            projections={n: tuple(t.to("cpu", torch.float32) for t in wb) for n, wb in s.projections.items()},
             query_tokens=tokens[STREAMS[s.kind][0]],
             key_tokens=tokens[STREAMS[s.kind][1]],
         )

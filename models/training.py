@@ -24,12 +24,12 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
+from models.architectures import Config, Model, build
 from models.batches import Batch, Pair, collate
 from models.checkpoint import CheckpointError, half_bytes, save_checkpoint, snapshot_path, write_bytes
 from models.evaluation import score
 from models.objectives import label_smoothed_loss
 from models.tasks.base import Task
-from models.transformer import Transformer, TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -80,14 +80,14 @@ class Trainer:
     """One run in one process. `train()` yields a record a step; the folder holds the checkpoint and the resumable state."""
 
     def __init__(
-        self, task: Task, config: TransformerConfig, recipe: Recipe, folder: Path, device: torch.device, command: str = ""
+        self, task: Task, config: Config, recipe: Recipe, folder: Path, device: torch.device, command: str = ""
     ) -> None:
         self.task, self.recipe, self.folder, self.device, self.command = task, recipe, Path(folder), device, command
         task.validation(), task.held_out(1)   # a split without cases raises DataError now, not after hours
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.world = dist.get_world_size() if dist.is_initialized() else 1
         torch.manual_seed(recipe.seed)
-        self.model = Transformer(config).to(device)
+        self.model = build(config).to(device)
         self.averaged = AveragedModel(self.model)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
         self.step = 0
@@ -155,7 +155,7 @@ class Trainer:
         return self.step % every == 0 or self.step == self.recipe.steps
 
     @property
-    def best_model(self) -> Transformer:
+    def best_model(self) -> Model:
         """The averaged weights once averaging has begun, the current ones before."""
         return self.averaged.module if int(self.averaged.n_averaged) else self.model
 

@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from models import masks
-from models.attention import KVCache
+from models.attention import Cache
 from models.blocks import DecoderLayer, EncoderLayer
-from models.masks import Mask
+from models.masks import Mask, Masks
 from models.positions import Positions
 from models.trace import tap
 
@@ -29,6 +29,7 @@ class TransformerConfig:
     n_ctx: int = 512              # longest source or target, in tokens
     norm: str = "post"            # the paper's; "pre" moves LayerNorm inside the residual branch
     positions: str = "sinusoidal"   # "learned" or "none" too
+    similarity: str = "scaled dot"   # or another of models.similarity.KINDS
     pad_id: int = 0
 
     def __post_init__(self) -> None:
@@ -48,21 +49,12 @@ class TransformerConfig:
         return cls(vocab_size, d_model=1024, n_heads=16, d_ff=4096, dropout=0.3)
 
 
-@dataclass(frozen=True)
-class TransformerMasks:
-    """The masks of one batch, one for each kind of attention."""
-
-    encoder_self: Mask
-    decoder_self: Mask
-    cross: Mask
-
-
 class Stack(nn.Module):
     """N layers, and under pre-LN a last LayerNorm."""
 
     def __init__(self, layer: type, n_layers: int, config: TransformerConfig) -> None:
         super().__init__()
-        sizes = (config.d_model, config.n_heads, config.d_ff, config.dropout, config.norm)
+        sizes = (config.d_model, config.n_heads, config.d_ff, config.dropout, config.norm, config.similarity)
         self.layers = nn.ModuleList(layer(*sizes) for _ in range(n_layers))
         self.last_norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
 
@@ -89,39 +81,38 @@ class Transformer(nn.Module):
                 module.path = path
 
     def forward(
-        self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], masks: TransformerMasks | None = None
+        self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], masks: Masks | None = None
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits of the token after each target position. `target` is shifted right: it starts with <s>."""
         masks = masks or self.masks(source, target)
-        memory = self.encode(source, masks.encoder_self)
-        return self.decode(target, memory, masks.decoder_self, masks.cross)
+        return self.decode(target, self.encode(source, masks), masks)
 
-    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> TransformerMasks:
+    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
         """Padding for every key, look-ahead for the decoder's self-attention."""
         source_padding = masks.padding(source, self.config.pad_id)
         target_padding = masks.padding(target, self.config.pad_id)
         m = target.shape[1]
-        return TransformerMasks(
-            encoder_self=Mask([source_padding]),
-            decoder_self=Mask([target_padding, masks.look_ahead(m, m, target.device)]),
-            cross=Mask([source_padding]),
-        )
+        return {
+            "encoder_self": Mask([source_padding]),
+            "decoder_self": Mask([target_padding, masks.look_ahead(m, m, target.device)]),
+            "cross": Mask([source_padding]),
+        }
 
-    def encode(self, source: Int[Tensor, "batch n"], mask: Mask) -> Float[Tensor, "batch n d_model"]:
+    def encode(self, source: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_model"]:
         """The encoder's output, often called memory."""
-        return self.encoder(self._embed(source, "source"), mask)
+        return self.encoder(self._embed(source, "source"), masks["encoder_self"])
 
     def decode(
         self,
         target: Int[Tensor, "batch m"],
         memory: Float[Tensor, "batch n d_model"],
-        self_mask: Mask,
-        cross_mask: Mask,
-        cache: KVCache | None = None,
+        masks: Masks,
+        cache: Cache | None = None,
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
-        x = self.decoder(self._embed(target, "target", start), memory, self_mask, cross_mask, cache)
+        x = self._embed(target, "target", start)
+        x = self.decoder(x, memory, masks["decoder_self"], masks["cross"], cache)
         logits = F.linear(x, self.embedding.weight)                      # (batch, m, vocab)
         tap("", "logits", logits, "target", "vocab", "decoder output · embeddingᵀ")
         return logits

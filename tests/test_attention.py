@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from small import BATCH, D_HEAD, N_HEADS, N_SOURCE, N_TARGET
 
-from models.attention import KVCache, MultiHeadAttention, masked_softmax, scaled_dot, weighted_sum
+from models.attention import Cache, MultiHeadAttention, weighted_sum
 from models.masks import Mask, MaskLayer
+from models.similarity import masked_softmax, scaled_dot
 from models.trace import record
 
 SHAPE = (BATCH, N_HEADS, N_TARGET, D_HEAD)
@@ -98,7 +99,7 @@ def test_a_mask_may_differ_from_head_to_head():
 
 
 def test_cache_grows_by_the_new_positions_and_follows_a_reordering():
-    cache = KVCache()
+    cache = Cache()
     first, second = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 1, 7)
     cache.append("a", first, -first)
     k, v = cache.append("a", second, -second)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from models import attention
-from models.attention import scaled_dot
+from models import similarity
 from models.checks import check_site
 from models.masks import LOOK_AHEAD, Mask
+from models.similarity import Similarity
 from models.trace import AttentionSite
 
 SITES = ["encoder.layers.0.self_attn", "decoder.layers.0.self_attn", "decoder.layers.0.cross_attn"]
@@ -47,7 +47,7 @@ TAMPERED = {
     "values": lambda site: {"v": site.v * 1.01},
     "queries": lambda site: {"q": site.q.flip(1)},
     "keys": lambda site: {"k": site.k[:, :, [1, 0, 2, 3]]},
-    "similarity": lambda site: {"similarity": lambda q, k: 1.1 * scaled_dot(q, k)},
+    "similarity": lambda site: {"similarity": Similarity("dot")},
     "mask": lambda site: {"mask": site.mask.without(LOOK_AHEAD)},
     "no mask": lambda site: {"mask": Mask()},
     "kernel": lambda site: {"out": site.out + 1e-3},
@@ -79,8 +79,8 @@ def test_weights_that_are_no_distribution_fail(site):
 
 def test_a_model_that_does_something_else_than_it_shows_fails(scope, monkeypatch):
     """The last check holds the picture against the forward pass itself, not against another derivation."""
-    kernel = attention.F.scaled_dot_product_attention
-    monkeypatch.setattr(attention.F, "scaled_dot_product_attention", lambda *args, **how: 1.001 * kernel(*args, **how))
+    kernel = similarity.F.scaled_dot_product_attention
+    monkeypatch.setattr(similarity.F, "scaled_dot_product_attention", lambda *args, **how: 1.001 * kernel(*args, **how))
     for site in scope.run("abc", "cba").attention.values():
         assert failed(site) == [NAMES[2]]
 

@@ -10,10 +10,9 @@ import torch.nn.functional as F
 from small import BATCH, D_FF, D_HEAD, N_HEADS, N_SOURCE, N_TARGET, VOCAB, padded_ids, random_ids, random_model
 
 from models import masks, trace
-from models.attention import scaled_dot
 from models.masks import LOOK_AHEAD, PADDING, Mask
+from models.similarity import scaled_dot
 from models.trace import current, finish, record, tap
-from models.transformer import TransformerMasks
 
 SITES = ["encoder.layers.0.self_attn", "decoder.layers.1.self_attn", "decoder.layers.1.cross_attn"]
 
@@ -116,8 +115,7 @@ def test_a_query_with_nothing_allowed_reads_nothing_and_nothing_becomes_nan(tiny
     drawn[4] = False
     plain = tiny.masks(source, target)
     with record() as recording, torch.inference_mode():
-        cross = plain.cross.with_layer(masks.drawn(drawn))
-        logits = tiny(source, target, TransformerMasks(plain.encoder_self, plain.decoder_self, cross))
+        logits = tiny(source, target, {**plain, "cross": plain["cross"].with_layer(masks.drawn(drawn))})
     site = recording.attention["decoder.layers.1.cross_attn"]
     assert logits.isfinite().all()
     assert site.weights()[:, 4].abs().max() == site.out[0, :, 4].abs().max() == 0

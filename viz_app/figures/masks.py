@@ -10,11 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.attention import STREAMS
 from models.checks import Check
 from models.interventions import MaskChanges
 from models.masked_runs import MaskedRun
-from models.masks import DRAWN, Mask, MaskLayer
+from models.masks import DRAWN, STREAMS, Mask, MaskLayer
 from models.tokenizer import PAD, SPECIALS
 from models.trace import AttentionSite, Trace
 from viz_app import words

@@ -7,7 +7,7 @@ from html import escape
 
 import numpy as np
 
-from models.attention import STREAMS
+from models.masks import STREAMS
 from viz_app.figures import masks_words
 from viz_app.figures.colours import HATCH, PAPER, TEXT, ramp
 from viz_app.figures.labels import Label, labels

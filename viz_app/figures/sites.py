@@ -5,7 +5,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from models.attention import STREAMS
+from models.masks import STREAMS
 from models.tokenizer import Encoding
 from models.trace import AttentionSite, Trace
 

@@ -1,0 +1,137 @@
+"""How alike a query and a key are: dot, scaled dot, cosine, general, additive; each a function and a layer that learns it.
+
+The functions are the readable route and what a trace works scores out with. Where a similarity is a dot product of
+something, the layer hands that something to torch's fused kernel; only the additive one cannot be fused.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+Scores = Float[Tensor, "*b query key"]
+
+
+def dot(q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"]) -> Scores:
+    """q·k (Luong et al. 2015)."""
+    return q @ k.transpose(-2, -1)
+
+
+def scaled_dot(q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"]) -> Scores:
+    """q·k/√d (Vaswani et al. 2017, eq. 1)."""
+    return dot(q, k) / math.sqrt(q.shape[-1])
+
+
+def cosine(q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"], log_t: Float[Tensor, ""]) -> Scores:
+    """t·cos(q, k), with a learned inverse temperature t = exp(log_t), so that a softmax can be sharp (Henry et al. 2020)."""
+    return log_t.exp() * dot(F.normalize(q, dim=-1), F.normalize(k, dim=-1))
+
+
+def general(q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key e"], M: Float[Tensor, "d e"]) -> Scores:
+    """q·M·k, a bilinear form (Luong et al. 2015, "general")."""
+    return dot(q @ M, k)
+
+
+def additive(
+    q: Float[Tensor, "*b query d"],
+    k: Float[Tensor, "*b key e"],
+    W: Float[Tensor, "a d"],
+    U: Float[Tensor, "a e"],
+    v: Float[Tensor, "a"],
+) -> Scores:
+    """v·tanh(W q + U k), a multi-layer perceptron (Bahdanau et al. 2015, §A.1.2)."""
+    return (F.linear(q, W).unsqueeze(-2) + F.linear(k, U).unsqueeze(-3)).tanh() @ v
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One similarity: its function, its formula, and how its parameters begin for queries of d, keys of e, a hidden units."""
+
+    function: Callable[..., Tensor]
+    formula: str
+    begin: Callable[[int, int, int], dict[str, Tensor]] = lambda d, e, a: {}
+
+
+def _begin_cosine(d: int, e: int, a: int) -> dict[str, Tensor]:
+    return {"log_t": torch.tensor(math.log(10.0))}
+
+
+def _begin_general(d: int, e: int, a: int) -> dict[str, Tensor]:
+    return {"M": torch.eye(d, e) / math.sqrt(d)}   # at first the scaled dot product
+
+
+def _begin_additive(d: int, e: int, a: int) -> dict[str, Tensor]:
+    W, U = torch.empty(a, d), torch.empty(a, e)
+    return {"W": nn.init.xavier_uniform_(W), "U": nn.init.xavier_uniform_(U), "v": torch.randn(a) / math.sqrt(a)}
+
+
+KINDS = {
+    "dot": Kind(dot, "q·k"),
+    "scaled dot": Kind(scaled_dot, "q·k/√d"),
+    "cosine": Kind(cosine, "t·cos(q, k)", _begin_cosine),
+    "general": Kind(general, "q·M·k", _begin_general),
+    "additive": Kind(additive, "v·tanh(W q + U k)", _begin_additive),
+}
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """A similarity with the numbers it has learned; called with q and k it gives their scores, (query, key)."""
+
+    name: str = "scaled dot"
+    learned: dict[str, Tensor] = field(default_factory=dict)
+
+    def __call__(self, q: Tensor, k: Tensor) -> Scores:
+        return KINDS[self.name].function(q, k, **self.learned)
+
+    @property
+    def formula(self) -> str:
+        return KINDS[self.name].formula
+
+    def moved(self, still: Callable[[Tensor], Tensor]) -> "Similarity":
+        """With its numbers after `still`."""
+        return replace(self, learned={name: still(number) for name, number in self.learned.items()})
+
+
+class LearnedSimilarity(nn.Module):
+    """The parameters of one attention's similarity, shared by its heads: q (…, query, d), k (…, key, e).
+
+    Raises ValueError for a name that is not one of KINDS."""
+
+    def __init__(self, name: str, d_query: int, d_key: int | None = None, d_hidden: int | None = None) -> None:
+        super().__init__()
+        if name not in KINDS:
+            raise ValueError(f"similarity must be one of {', '.join(KINDS)}, not {name!r}")
+        self.name = name
+        for parameter, value in KINDS[name].begin(d_query, d_key or d_query, d_hidden or d_query).items():
+            self.register_parameter(parameter, nn.Parameter(value))
+
+    def now(self) -> Similarity:
+        """What it has learned so far, without gradients."""
+        return Similarity(self.name, {name: p.detach() for name, p in self.named_parameters()})
+
+    def forward(self, q: Tensor, k: Tensor) -> Scores:
+        return KINDS[self.name].function(q, k, **dict(self.named_parameters()))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, blocking: Bool[Tensor, "#b #head #query #key"] | None) -> Tensor:
+        """softmax of the masked scores · v, (batch, head, query, d_v); by the fused kernel wherever there is one."""
+        if self.name == "additive":
+            return masked_softmax(self(q, k), blocking) @ v
+        if self.name == "cosine":
+            q, k = F.normalize(q, dim=-1) * self.log_t.exp(), F.normalize(k, dim=-1)
+        if self.name == "general":
+            q = q @ self.M
+        scale = None if self.name == "scaled dot" else 1.0
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=blocking, scale=scale)
+
+
+def masked_softmax(scores: Scores, allowed: Bool[Tensor, "*c query key"] | None) -> Float[Tensor, "*b query key"]:
+    """softmax over keys; blocked cells are exactly 0, and so is a row with nothing allowed."""
+    if allowed is None:
+        return scores.softmax(-1)
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
+    return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
