@@ -1,14 +1,16 @@
 """The families of models a checkpoint can hold, by the name in its config.json."""
 
+from models.attention_only import AttentionOnly, AttentionOnlyConfig
 from models.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.transformer import Transformer, TransformerConfig
 
-Model = Transformer | Seq2Seq
-Config = TransformerConfig | Seq2SeqConfig
+Model = Transformer | Seq2Seq | AttentionOnly
+Config = TransformerConfig | Seq2SeqConfig | AttentionOnlyConfig
 
 ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
     "transformer": (Transformer, TransformerConfig),
     "seq2seq": (Seq2Seq, Seq2SeqConfig),
+    "attention only": (AttentionOnly, AttentionOnlyConfig),
 }
 
 

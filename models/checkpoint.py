@@ -73,6 +73,12 @@ def save_checkpoint(folder: Path, model: Model, tokenizer: Tokenizer, training: 
     write_bytes(folder / "model.safetensors", weights)
 
 
+def add_to_record(folder: Path, **entries: Any) -> None:
+    """Write entries into a checkpoint's training.json, replaced whole. Raises CheckpointError if it cannot be read."""
+    record = _json(folder / "training.json") | entries
+    write_bytes(folder / "training.json", json.dumps(record, indent=1, ensure_ascii=False).encode())
+
+
 def load_checkpoint(folder: str | Path, snapshot: int | None = None) -> Checkpoint:
     """Read a checkpoint folder, or the snapshot of its weights at a step. Raises CheckpointError."""
     folder = Path(folder)

@@ -6,19 +6,19 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
 from models.architectures import ARCHITECTURES
-from models.checkpoint import CheckpointError, save_checkpoint
-from models.evaluation import score
+from models.checkpoint import CheckpointError, add_to_record
+from models.evaluation import METRICS, by_length, hypotheses
 from models.recipes import PLANS, Plan
 from models.scope import InputError, Scope, default_device, load, named_device
 from models.tasks import DataError, open_task
-from models.tasks.base import Task
+from models.tasks.base import Case, Task
 from models.training import Recipe, Trainer, join_processes
 
 EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError, ValueError)
@@ -49,7 +49,8 @@ def _parser() -> argparse.ArgumentParser:
 
     train = commands.add_parser("train", help="train a model on a task")
     train.add_argument("task", choices=list(PLANS))
-    train.add_argument("--model", choices=list(PLANS["dates"]), default="transformer", help="what to train (transformer)")
+    kinds = sorted({model for plans in PLANS.values() for model in plans})
+    train.add_argument("--model", choices=kinds, default="transformer", help="what to train (transformer)")
     train.add_argument("--data", type=Path, help="tab-separated sentence pairs, .gz too (translation)")
     train.add_argument("--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokens (translation)")
     train.add_argument("--out", type=Path, help="folder of the checkpoint (runs/TASK-MODEL)")
@@ -68,6 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("checkpoint")
     evaluate.add_argument("--data", type=Path, help="the file the split is taken from (translation)")
     evaluate.add_argument("--limit", type=_positive, help="only the first so many cases")
+    evaluate.add_argument("--by-length", action="store_true", help="the score of short and of long sources too")
+    evaluate.add_argument("--record", action="store_true", help="write the result into the checkpoint's training.json")
     evaluate.set_defaults(run=_evaluate)
 
     inspect = commands.add_parser("inspect", help="print configuration, parameters and training record")
@@ -105,6 +108,8 @@ def _settings() -> dict[str, dict[str, type]]:
 
 def _plan(options: argparse.Namespace) -> Plan:
     """The plan of the task and the model with the flags that were given. Raises ValueError for a flag that is not theirs."""
+    if options.model not in PLANS[options.task]:
+        raise ValueError(f"there is no plan for the model {options.model} on the task {options.task}")
     plan = PLANS[options.task][options.model]
     given = {
         kind: {n: v for n in names if (v := getattr(options, n)) is not None} for kind, names in _settings().items()
@@ -143,7 +148,7 @@ def _train(options: argparse.Namespace) -> int:
     if not _follow(trainer, quiet=rank > 0):
         return 130
     if rank == 0:
-        _record_score(task, trainer, out, device)
+        _record_score(task, out, device)
     return 0
 
 
@@ -181,20 +186,26 @@ def _interrupt() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _record_score(task: Task, trainer: Trainer, out: Path, device: torch.device) -> None:
+def _record_score(task: Task, out: Path, device: torch.device) -> None:
     """Score the checkpoint as it lies on the disk on the whole test split, and add that to its record."""
-    scope = load(out, device=device)
-    result, cases = _score(scope, task, None)
-    record = trainer.record() | {"scores": {f"held-out {task.metric}": round(result, 2), "cases": cases}}
-    save_checkpoint(out, trainer.best_model, task.tokenizer, record)
-    print(f"held-out {task.metric}: {result:.2f} over {cases} cases; checkpoint in {out}")
+    cases = task.held_out()
+    texts = _write_all(load(out, device=device), cases)
+    print(f"held-out {_recorded(out, task, texts, cases)}; checkpoint in {out}")
 
 
-def _score(scope: Scope, task: Task, limit: int | None) -> tuple[float, int]:
-    cases = task.held_out(limit)
+def _recorded(folder: Path, task: Task, texts: list[str], cases: list[Case]) -> str:
+    """Add the score, and the score by length, to a checkpoint's record; returns the score in words."""
+    result = METRICS[task.metric](texts, cases)
+    groups = [asdict(group) | {"score": round(group.score, 2)} for group in by_length(texts, cases, task.metric)]
+    scores = {f"held-out {task.metric}": round(result, 2), "cases": len(cases)}
+    add_to_record(folder, scores=scores, by_length=groups)
+    return f"{task.metric}: {result:.2f} over {len(cases)} cases"
+
+
+def _write_all(scope: Scope, cases: list[Case]) -> list[str]:
+    """What the model writes for each case, with a bar."""
     with tqdm(total=len(cases), unit="case", leave=False) as bar:
-        result = score(scope.model, scope.tokenizer, cases, task.metric, lambda done, _: bar.update(done - bar.n))
-    return result, len(cases)
+        return hypotheses(scope.model, scope.tokenizer, cases, lambda done, _: bar.update(done - bar.n))
 
 
 def _decode(options: argparse.Namespace) -> int:
@@ -209,8 +220,16 @@ def _evaluate(options: argparse.Namespace) -> int:
     task = open_task(scope.task, options.data, **given)
     if task.data() != scope.training.get("data"):
         print("attnscope: note: this is not the data the checkpoint was trained on", file=sys.stderr)
-    result, cases = _score(scope, task, options.limit)
-    print(f"{task.metric} {result:.2f} over {cases} held-out cases")
+    if options.record and options.limit:
+        raise ValueError("--record is for the score over all cases, not for one with a --limit")
+    cases = task.held_out(options.limit)
+    texts = _write_all(scope, cases)
+    print(f"{task.metric} {METRICS[task.metric](texts, cases):.2f} over {len(cases)} held-out cases")
+    if options.by_length:
+        for group in by_length(texts, cases, task.metric):
+            print(f"  {group.least:2}-{group.most:2} words  {task.metric} {group.score:6.2f}  {group.cases:5} cases")
+    if options.record:
+        _recorded(scope.path, task, texts, cases)
     return 0
 
 

@@ -1,6 +1,10 @@
-"""Scores on held-out cases: corpus BLEU (sacrebleu) for translation, exact match for dates. Greedy decoding."""
+"""Scores on held-out cases: corpus BLEU (sacrebleu) for translation, exact match for dates. Greedy decoding.
+
+Also by the length of the source, as in Bahdanau et al. 2015, figure 2: what a fixed vector loses grows with the sentence.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import sacrebleu
 import torch
@@ -26,32 +30,64 @@ def written_texts(
             yield i, tokenizer.decode(row)
 
 
-def score(
+def hypotheses(
     model: Model,
     tokenizer: Tokenizer,
     cases: Sequence[Case],
-    metric: str,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> float:
-    """The metric over all cases, in percent. `progress(done, total)` is called after each."""
+) -> list[str]:
+    """What the model writes for each case. `progress(done, total)` is called after each."""
     model.eval()
-    hypotheses = [""] * len(cases)
+    texts = [""] * len(cases)
     for done, (i, text) in enumerate(written_texts(model, tokenizer, [c.source for c in cases]), 1):
-        hypotheses[i] = text
+        texts[i] = text
         progress(done, len(cases))
-    return METRICS[metric](hypotheses, cases)
+    return texts
 
 
-def bleu(hypotheses: Sequence[str], cases: Sequence[Case]) -> float:
+def score(model: Model, tokenizer: Tokenizer, cases: Sequence[Case], metric: str) -> float:
+    """The metric over all cases, in percent."""
+    return METRICS[metric](hypotheses(model, tokenizer, cases), cases)
+
+
+@dataclass(frozen=True)
+class LengthScore:
+    """The metric over the cases whose source has `least` … `most` words (parted by spaces)."""
+
+    least: int
+    most: int
+    cases: int
+    score: float
+
+
+def by_length(texts: Sequence[str], cases: Sequence[Case], metric: str, n_groups: int = 6) -> list[LengthScore]:
+    """The metric in groups of like source length: each holds two lengths, the last all that are longer.
+
+    `texts` are the hypotheses; groups without a case are left out."""
+    lengths = [len(c.source.split()) for c in cases]
+    shortest = min(lengths)
+    groups: dict[int, list[int]] = {}
+    for i, length in enumerate(lengths):
+        groups.setdefault(min((length - shortest) // 2, n_groups - 1), []).append(i)
+    return [
+        LengthScore(
+            min(lengths[i] for i in group), max(lengths[i] for i in group), len(group),
+            METRICS[metric]([texts[i] for i in group], [cases[i] for i in group]),
+        )
+        for _, group in sorted(groups.items())
+    ]
+
+
+def bleu(texts: Sequence[str], cases: Sequence[Case]) -> float:
     """Corpus BLEU (Papineni et al. 2002), sacrebleu's 13a tokens, every reference of a source counted."""
     n_references = max(len(c.references) for c in cases)
     streams = [[c.references[k] if k < len(c.references) else None for c in cases] for k in range(n_references)]
-    return sacrebleu.corpus_bleu(list(hypotheses), streams).score
+    return sacrebleu.corpus_bleu(list(texts), streams).score
 
 
-def exact_match(hypotheses: Sequence[str], cases: Sequence[Case]) -> float:
+def exact_match(texts: Sequence[str], cases: Sequence[Case]) -> float:
     """Share of cases written exactly as a reference, in percent."""
-    return 100 * sum(h in c.references for h, c in zip(hypotheses, cases, strict=True)) / len(cases)
+    return 100 * sum(h in c.references for h, c in zip(texts, cases, strict=True)) / len(cases)
 
 
 METRICS = {"BLEU": bleu, "exact match": exact_match}

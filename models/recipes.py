@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from models.architectures import Config
+from models.attention_only import AttentionOnlyConfig
 from models.seq2seq import Seq2SeqConfig
 from models.training import Recipe
 from models.transformer import TransformerConfig
@@ -37,6 +38,7 @@ PLANS: dict[str, dict[str, Plan]] = {
         ),
         "rnn": Plan(Seq2SeqConfig, _SMALL | {"attention": "none"}, _DATES, _DATES_DATA),
         "bahdanau": Plan(Seq2SeqConfig, _SMALL | {"attention": "bahdanau"}, _DATES, _DATES_DATA),
+        "attention": Plan(AttentionOnlyConfig, {"d_model": 64, "n_heads": 1, "n_self_layers": 0}, _DATES, _DATES_DATA),
     },
     "translation": {
         "transformer": Plan(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from models import decoding, masks
-from models.architectures import Config, Model
+from models.architectures import Config, Model, build
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, snapshots
 from models.interventions import MaskChanges
 from models.masks import STREAMS, Masks
@@ -108,6 +108,17 @@ class Scope:
     def snapshots(self) -> list[int]:
         """Training steps whose weights this checkpoint keeps."""
         return snapshots(self.path)
+
+    def with_similarity(self, name: str) -> "Scope":
+        """The same trained weights, scored by another similarity (models.similarity.KINDS), for which they were not trained;
+        what it learns besides begins as in a new model, seed 0. Raises ValueError for a model without self-attention."""
+        if not hasattr(self.config, "similarity"):
+            raise ValueError(f"{self.name} has one alignment model, learned with it; its similarity cannot be exchanged")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = build(replace(self.config, similarity=name))
+        model.load_state_dict(self.model.state_dict(), strict=False)
+        return Scope(Checkpoint(self.path, model.eval(), self.tokenizer, self.training), self.device)
 
     def encode_source(self, text: str) -> Encoding:
         """x₁ … xₙ </s>. Raises InputError for an empty or too long text."""

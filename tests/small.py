@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+from models.architectures import Config, Model
+from models.attention_only import AttentionOnly, AttentionOnlyConfig
+from models.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.tasks.base import Case
 from models.tokenizer import Tokenizer
 from models.training import Recipe, Trainer
@@ -18,17 +21,33 @@ BATCH, N_SOURCE, N_TARGET = 2, 11, 13
 
 
 def random_model(seed: int = 1, **changes: Any) -> Transformer:
-    """A Transformer in evaluation mode with random weights, biases and norms too: a zero would hide a forgotten one."""
+    """A Transformer in evaluation mode with random weights."""
     sizes = {
         "vocab_size": VOCAB, "d_model": N_HEADS * D_HEAD, "n_heads": N_HEADS, "n_encoder_layers": 1,
         "n_decoder_layers": 2, "d_ff": D_FF, "n_ctx": N_CTX,
     }  # fmt: skip
-    model = Transformer(TransformerConfig(**sizes | changes)).eval()
+    return _randomised(Transformer(TransformerConfig(**sizes | changes)), seed)
+
+
+def random_seq2seq(seed: int = 1, **changes: Any) -> Seq2Seq:
+    """A recurrent encoder-decoder in evaluation mode with random weights."""
+    sizes = {"vocab_size": VOCAB, "d_model": 17, "d_hidden": 7, "d_align": 5, "n_ctx": N_CTX}
+    return _randomised(Seq2Seq(Seq2SeqConfig(**sizes | changes)), seed)
+
+
+def random_attention_only(seed: int = 1, **changes: Any) -> AttentionOnly:
+    """Attention layers alone in evaluation mode with random weights."""
+    sizes = {"vocab_size": VOCAB, "d_model": N_HEADS * D_HEAD, "n_heads": N_HEADS, "n_self_layers": 2, "n_ctx": N_CTX}
+    return _randomised(AttentionOnly(AttentionOnlyConfig(**sizes | changes)), seed)
+
+
+def _randomised(model: Model, seed: int) -> Model:
+    """Every parameter drawn, biases and norms too: a zero would hide a forgotten one."""
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.normal_(float("norm.weight" in name), 0.4, generator=rng)
-    return model
+    return model.eval()
 
 
 def random_ids(n_batch: int, n: int, seed: int = 1) -> torch.Tensor:
@@ -82,8 +101,8 @@ class Reversal:
         return {"words": len(self.words())}
 
 
-def reversal_trainer(folder: Path, task: Reversal | None = None, **changes: Any) -> Trainer:
-    """A run of the small task, in `folder`; `changes` go to the model's sizes or to the recipe."""
+def reversal_trainer(folder: Path, task: Reversal | None = None, config: Config | None = None, **changes: Any) -> Trainer:
+    """A run of the small task, in `folder`; `changes` go to the Transformer's sizes or to the recipe."""
     task = task or Reversal()
     sizes = {
         "d_model": 33, "n_heads": 3, "d_ff": 61, "n_encoder_layers": 1, "n_decoder_layers": 1, "n_ctx": 13, "dropout": 0.0,
@@ -94,5 +113,5 @@ def reversal_trainer(folder: Path, task: Reversal | None = None, **changes: Any)
     }
     for name, value in changes.items():
         (sizes if name in sizes or name in ("norm", "positions") else recipe)[name] = value
-    config = TransformerConfig(task.tokenizer.vocab_size, **sizes)
+    config = config or TransformerConfig(task.tokenizer.vocab_size, **sizes)
     return Trainer(task, config, Recipe(**recipe), folder, torch.device("cpu"), "made by the tests")

@@ -58,6 +58,14 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
     assert out.out == f"exact match {record['scores']['held-out exact match']:.2f} over 7 held-out cases\n"
     assert "not the data" not in out.err
 
+    assert sum(group["cases"] for group in record["by_length"]) == 11
+    kept = (folder / "training.json").read_text()
+    (folder / "training.json").write_text(json.dumps(record | {"scores": {}, "by_length": []}, indent=1))
+    assert main(["evaluate", str(folder), "--by-length", "--record"]) == 0
+    assert json.loads((folder / "training.json").read_text()) == json.loads(kept)
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [int(line.split()[-2]) for line in lines] == [group["cases"] for group in record["by_length"]]
+
     assert main(["inspect", str(folder)]) == 0
     out = capsys.readouterr().out
     model = torch.load(folder / "state.pt", weights_only=True)["model"]
@@ -97,6 +105,38 @@ def test_translation_from_a_file_to_a_score(tmp_path, capsys):
     assert "note: this is not the data the checkpoint was trained on" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path / "run")]) == 1
     assert "translation needs a tab-separated file of sentence pairs (--data FILE)" in capsys.readouterr().err
+
+
+SMALL = {
+    "rnn": ("seq2seq", ["--d-model", "11", "--d-hidden", "7"]),
+    "bahdanau": ("seq2seq", ["--d-model", "11", "--d-hidden", "7", "--d-align", "5", "--cell", "tanh", "--no-bidirectional"]),
+    "attention": ("attention only", ["--d-model", "21", "--n-heads", "3", "--n-self-layers", "1", "--similarity", "cosine"]),
+}
+
+
+@pytest.mark.parametrize("model", SMALL)
+def test_every_model_trains_and_is_inspected(tmp_path, capsys, model):
+    architecture, sizes = SMALL[model]
+    command = ["train", "dates", "--model", model, *sizes, "--batch-size", "5", "--steps", "2", "--score-cases", "0"]
+    assert main([*command, "--out", str(tmp_path / "run"), "--device", "cpu"]) == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["architecture"] == architecture
+    for flag, value in zip(sizes[::2], sizes[1::2], strict=False):
+        assert str(config[flag[2:].replace("-", "_")]) == value
+    assert main(["inspect", str(tmp_path / "run")]) == 0
+    assert "d_model            " in capsys.readouterr().out
+
+
+def test_a_vocabulary_is_taken_from_another_checkpoint(tmp_path):
+    data = tmp_path / "pairs.tsv"
+    data.write_text("".join(f"{e.source}\t{e.target}\n" for e in examples(1, 211)))
+    rest = ["--data", str(data), "--steps", "1", "--score-cases", "0", *TINY[:-4], "--device", "cpu"]
+    assert main(["train", "translation", "--out", str(tmp_path / "first"), "--vocab-size", "150", *rest]) == 0
+    data.write_text(data.read_text().replace("19", "20"))
+    small = ["--model", "bahdanau", "--d-model", "9", "--d-hidden", "5"]
+    rest = [*rest[:6], *small, "--vocabulary", str(tmp_path / "first")]
+    assert main(["train", "translation", "--out", str(tmp_path / "second"), *rest]) == 0
+    assert (tmp_path / "second" / "tokenizer.json").read_bytes() == (tmp_path / "first" / "tokenizer.json").read_bytes()
 
 
 def interrupt_in_step(monkeypatch, wanted: int, times: int = 1) -> None:
@@ -166,6 +206,11 @@ ERRORS = {
     "norm": (["train", "dates", "--norm", "rms"], "norm must be post or pre, not 'rms'"),
     "short context": (["train", "dates", *TINY, "--out", "{new}", "--n-ctx", "7"], "this model reads at most 7 (n_ctx)"),
     "foreign setting": (["train", "dates", "--max-tokens", "9"], "--max-tokens is no setting of the task dates"),
+    "foreign size": (["train", "dates", "--model", "rnn", "--n-heads", "2"], "--n-heads is no setting of the model rnn"),
+    "no plan": (["train", "translation", "--model", "attention"], "no plan for the model attention on the task translation"),
+    "vocabulary": (["train", "dates", "--vocabulary", "dates"], "--vocabulary is no setting of the task dates"),
+    "cell": (["train", "dates", "--model", "rnn", "--cell", "lstm"], "cell must be tanh or gru, not 'lstm'"),
+    "record": (["evaluate", "dates", "--limit", "3", "--record"], "not for one with a --limit"),
     "device": (["decode", "{folder}", "abc", "--device", "abacus"], "device 'abacus' cannot be used"),
     "nothing to resume": (["train", "dates", *TINY, "--out", "{new}", "--resume"], "nothing to resume"),
     "a run is there": (["train", "dates", *TINY, "--out", "{folder}"], "holds a run already; --resume goes on with it"),

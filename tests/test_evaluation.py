@@ -3,7 +3,7 @@
 import pytest
 import sacrebleu
 
-from models.evaluation import METRICS, bleu, exact_match, score, written_texts
+from models.evaluation import METRICS, bleu, by_length, exact_match, hypotheses, score, written_texts
 from models.tasks.base import Case
 
 HYPOTHESES = ["the cat sat on the mat .", "a dog barked loudly at us", "he reads", "it is raining"]
@@ -50,7 +50,23 @@ def test_each_text_is_counted_for_its_own_source(scope, reversal):
     assert sum(text == word[::-1] for text, word in zip(alone, words, strict=True)) >= 5
     seen = []
     cases = [Case(word, (text,)) for word, text in zip(words, alone, strict=True)]
-    assert score(scope.model, scope.tokenizer, cases, "exact match", lambda *at: seen.append(at)) == 100
+    assert score(scope.model, scope.tokenizer, cases, "exact match") == 100
+    assert hypotheses(scope.model, scope.tokenizer, cases, lambda *at: seen.append(at)) == alone
     assert seen == [(i, 6) for i in range(1, 7)]
     wrong = [Case(word, ("no",)) for word in words]
     assert score(scope.model, scope.tokenizer, wrong, "exact match") == 0
+
+
+def test_groups_of_length_hold_every_case_once_and_score_their_own():
+    words = {2: 3, 3: 1, 4: 2, 7: 1, 8: 1, 21: 2}     # length → cases; all but the first case of each length are wrong
+    cases = [Case(f"{i} " + "w " * (n - 1), ("right",)) for n, count in words.items() for i in range(count)]
+    texts = ["right" if case.source.startswith("0 ") else "wrong" for case in cases]
+    groups = by_length(texts, cases, "exact match", n_groups=4)
+    assert [(g.least, g.most, g.cases, round(g.score, 3)) for g in groups] == [
+        (2, 3, 4, 50.0), (4, 4, 2, 50.0), (7, 7, 1, 100.0), (8, 21, 3, 66.667),
+    ]  # fmt: skip
+    order = [5, 0, 9, 3, 1, 8, 2, 7, 4, 6]
+    again = by_length([texts[i] for i in order], [cases[i] for i in order], "exact match", n_groups=4)
+    assert again == groups
+    (whole,) = by_length(HYPOTHESES, CASES, "BLEU")
+    assert (whole.least, whole.most, whole.cases, whole.score) == (1, 1, 4, bleu(HYPOTHESES, CASES))

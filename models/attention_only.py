@@ -1,0 +1,122 @@
+"""Attention without an RNN and without anything else: the steps between Bahdanau's alignment and the Transformer.
+
+    C = Attn(X, X')                             n_self_layers = 0, n_heads = 1: the decoder's tokens read the encoder's
+    X ← Attn(X, X), X' ← Attn(X', X') first     n_self_layers = 1: each side reads itself before they meet
+    several heads                               n_heads > 1
+    stacked                                     n_self_layers > 1
+
+No residual connection, no LayerNorm, no feed-forward: what these layers can do, attention does. Positions are added to
+the embeddings, or order would be lost.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from models import masks
+from models.attention import Cache, MultiHeadAttention
+from models.masks import Mask, Masks
+from models.positions import Positions
+from models.trace import tap
+
+
+@dataclass(frozen=True)
+class AttentionOnlyConfig:
+    """The sizes of one such model."""
+
+    vocab_size: int
+    d_model: int = 64
+    n_heads: int = 1
+    n_self_layers: int = 0           # self-attention layers on each side before the cross-attention
+    similarity: str = "scaled dot"   # one of models.similarity.KINDS
+    n_ctx: int = 64                  # longest source or target, in tokens
+    positions: str = "sinusoidal"    # "learned" or "none" too
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        least = {"vocab_size": 1, "d_model": 1, "n_self_layers": 0, "n_ctx": 2}
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise ValueError(f"{name} must be at least {smallest}, not {getattr(self, name)}")
+
+
+class SelfStack(nn.Module):
+    """x ← Attn(x, x), n_self_layers times."""
+
+    def __init__(self, config: AttentionOnlyConfig, kind: str) -> None:
+        super().__init__()
+        sizes = (config.d_model, config.n_heads, kind, config.similarity)
+        self.layers = nn.ModuleList(
+            nn.ModuleDict({"self_attn": MultiHeadAttention(*sizes)}) for _ in range(config.n_self_layers)
+        )
+
+    def forward(self, x: Tensor, mask: Mask, cache: Cache | None = None) -> Tensor:
+        for layer in self.layers:
+            x = layer["self_attn"](x, x, mask, cache)
+        return x
+
+
+class AttentionOnly(nn.Module):
+    """Self-attention on each side, then one cross-attention, around one embedding matrix."""
+
+    def __init__(self, config: AttentionOnlyConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        self.positions = Positions(config.positions, config.n_ctx, config.d_model)
+        self.encoder = SelfStack(config, "encoder_self")
+        self.decoder = SelfStack(config, "decoder_self")
+        self.decoder.cross_attn = MultiHeadAttention(config.d_model, config.n_heads, "cross", config.similarity)
+        for path, module in self.named_modules():
+            if hasattr(module, "path"):
+                module.path = path
+
+    def forward(
+        self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], masks: Masks | None = None
+    ) -> Float[Tensor, "batch m vocab"]:
+        """Logits of the token after each target position. `target` is shifted right: it starts with <s>."""
+        masks = self.masks(source, target) if masks is None else masks
+        return self.decode(target, self.encode(source, masks), masks)
+
+    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
+        """As in the Transformer; a side without self-attention has no mask for it."""
+        source_padding, m = masks.padding(source, self.config.pad_id), target.shape[1]
+        cross = {"cross": Mask([source_padding])}
+        if not self.config.n_self_layers:
+            return cross
+        target_layers = [masks.padding(target, self.config.pad_id), masks.look_ahead(m, m, target.device)]
+        return {"encoder_self": Mask([source_padding]), "decoder_self": Mask(target_layers), **cross}
+
+    def encode(self, source: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_model"]:
+        """X, after its self-attention if there is any."""
+        return self.encoder(self._embed(source, "source"), masks.get("encoder_self", Mask()))
+
+    def decode(
+        self,
+        target: Int[Tensor, "batch m"],
+        memory: Float[Tensor, "batch n d_model"],
+        masks: Masks,
+        cache: Cache | None = None,
+        start: int = 0,
+    ) -> Float[Tensor, "batch m vocab"]:
+        """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
+        x = self.decoder(self._embed(target, "target", start), masks.get("decoder_self", Mask()), cache)
+        c = self.decoder.cross_attn(x, memory, masks["cross"], cache)
+        logits = F.linear(c, self.embedding.weight)                      # (batch, m, vocab)
+        tap("", "logits", logits, "target", "vocab", "Attn(X, X') · embeddingᵀ")
+        return logits
+
+    def _embed(self, ids: Tensor, stream: str, start: int = 0) -> Tensor:
+        n = ids.shape[1]
+        if start + n > self.config.n_ctx:
+            raise ValueError(f"{start + n} tokens, but this model reads at most {self.config.n_ctx} (n_ctx)")
+        scaled = self.embedding(ids) * math.sqrt(self.config.d_model)    # (batch, n, d_model)
+        position = self.positions(n, start)
+        side = "encoder" if stream == "source" else "decoder"
+        tap(side, "embedding", scaled, stream, "d_model", "embedding(token)·√d_model")
+        tap(side, "position", position[None], stream, "d_model", f"{self.config.positions} position vectors")
+        return scaled + position

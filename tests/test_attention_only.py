@@ -1,0 +1,81 @@
+"""Attention layers and nothing else: against the formula of each stage, and step by step."""
+
+import math
+
+import pytest
+import torch
+from small import BATCH, N_HEADS, N_SOURCE, N_TARGET, VOCAB, padded_ids, random_attention_only, random_ids
+
+from models import decoding
+from models.attention_only import AttentionOnly, AttentionOnlyConfig
+from models.checks import check_site
+from models.trace import record
+
+STAGES = {"Attn(X, X')": (0, 1), "Attn(X, X)": (1, 1), "several heads": (1, N_HEADS), "stacked": (3, N_HEADS)}
+
+
+def by_hand(model: AttentionOnly, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Logits of one unpadded pair, head by head: c = Σ softmax(q·k/√d)·v, Concat, W_O."""
+    d = model.config.d_model // model.config.n_heads
+
+    def attend(module, x, memory, causal):
+        heads = []
+        for head in range(model.config.n_heads):
+            own = slice(head * d, (head + 1) * d)
+            q, k, v = (
+                y @ w.weight[own].T + w.bias[own] for y, w in ((x, module.W_Q), (memory, module.W_K), (memory, module.W_V))
+            )
+            scores = q @ k.T / math.sqrt(d)
+            if causal:
+                scores = scores + torch.full_like(scores, -torch.inf).triu(1)
+            heads.append(scores.softmax(-1) @ v)
+        return torch.cat(heads, -1) @ module.W_O.weight.T + module.W_O.bias
+
+    def embedded(ids):
+        return model.embedding.weight[ids] * math.sqrt(model.config.d_model) + model.positions(len(ids), 0)
+
+    x, y = embedded(source), embedded(target)
+    for layer in model.encoder.layers:
+        x = attend(layer["self_attn"], x, x, False)
+    for layer in model.decoder.layers:
+        y = attend(layer["self_attn"], y, y, True)
+    return attend(model.decoder.cross_attn, y, x, False) @ model.embedding.weight.T
+
+
+@pytest.mark.parametrize(("layers", "heads"), STAGES.values(), ids=STAGES)
+def test_each_stage_is_its_formula_with_padding_and_without(layers, heads):
+    model = random_attention_only(n_self_layers=layers, n_heads=heads)
+    source, target = padded_ids()
+    with record() as recording:
+        logits = model(source, target)
+    torch.testing.assert_close(logits[0], by_hand(model, source[0], target[0]), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits[1, :5], by_hand(model, source[1, :7], target[1, :5]), rtol=1e-4, atol=1e-4)
+    assert len(recording.attention) == 2 * layers + 1
+    assert {s.n_heads for s in recording.attention.values()} == {heads}
+    assert [c.name for s in recording.attention.values() for c in check_site(s) if not c.passed] == []
+
+
+@pytest.mark.parametrize(("layers", "heads"), STAGES.values(), ids=STAGES)
+def test_step_by_step_is_the_stacked_run(layers, heads):
+    model = random_attention_only(n_self_layers=layers, n_heads=heads)
+    source, target = random_ids(BATCH, N_SOURCE), random_ids(BATCH, 9)
+    together = model(source, target).log_softmax(-1)
+    run = decoding.Incremental(model, source)
+    for m in range(1, 10):
+        torch.testing.assert_close(run.next_log_probs(target[:, :m]), together[:, m - 1], rtol=1e-4, atol=1e-5)
+
+
+def test_attn_of_x_and_x_dash_alone_reads_one_token_of_the_target():
+    """Without self-attention nothing but the token before, and its position, can ask."""
+    model = random_attention_only(n_self_layers=0)
+    source, target = random_ids(1, N_SOURCE), random_ids(1, N_TARGET)
+    other = target.clone()
+    other[0, :6] = random_ids(1, 6, seed=5)
+    assert torch.equal(model(source, target)[:, 6:], model(source, other)[:, 6:])
+
+
+def test_sizes_that_cannot_be():
+    with pytest.raises(ValueError, match="n_self_layers must be at least 0"):
+        AttentionOnlyConfig(VOCAB, n_self_layers=-1)
+    with pytest.raises(ValueError, match="d_model"):
+        random_attention_only(d_model=16, n_heads=3)
