@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from models.seq2seq import Alignment
     from models.tokenizer import Encoding
 
-LARGEST_KEPT = 2**18   # numbers in a q, k or v, 1 MB; larger ones are worked out again from x or memory when read
+LARGEST_KEPT = 2**16   # numbers in a q, k or v, 256 kB; larger ones are worked out again from x or memory when read
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 

@@ -22,7 +22,7 @@ def run(model: Transformer, n: int) -> Tensor:
     with torch.inference_mode():
         if model.decoder.layers:
             return model(source, target)
-        return model.encode(source, model.masks(source, target).encoder_self)
+        return model.encode(source, model.masks(source, target))
 
 
 def run_recorded(model: Transformer, n: int) -> Recording:

@@ -119,7 +119,7 @@ class Learner:
             self.step()
 
 
-def largest_difference(ours: Transformer, rival: Rival, batch: Batch) -> float:
+def largest_difference(ours: nn.Module, rival: nn.Module, batch: Batch) -> float:
     """Between the two models' logits of one batch with dropout off, over real positions."""
     with torch.no_grad():
         a, b = (m.eval()(batch.source, batch.target) for m in (ours, rival))
