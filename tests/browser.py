@@ -19,13 +19,13 @@ from typing import NoReturn
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 import viz_app
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-PATIENCE = 60_000   # ms; the first page imports torch, and the machine may be busy with other things
+PATIENCE = 120_000   # ms; the first page imports torch, and the machine may be busy with other things
 
 
 @functools.cache
@@ -77,20 +77,39 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """What the pages of a module share: what the browser has fetched of the app's own files. Sessions are each page's own."""
+    context = browser.new_context(viewport={"width": 1280, "height": 720}, accept_downloads=True)
+    context.set_default_timeout(PATIENCE)
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def page(context: BrowserContext) -> Iterator[Page]:
     """A fresh session's page. An error in its JavaScript fails the test."""
     errors: list[str] = []
-    context = browser.new_context(viewport={"width": 1280, "height": 720}, accept_downloads=True)
     page = context.new_page()
-    page.set_default_timeout(PATIENCE)
     page.on("pageerror", lambda error: errors.append(str(error)))
     yield page
-    context.close()
+    page.close()
     assert not errors, f"errors in the browser: {errors}"
 
 
-def visit(page: Page, path: str = "", **params: str) -> None:
-    """Open a page of the app with a view in its URL, and wait for the picture."""
+def visit(page: Page, path: str = "", ready: str = ".head[data-painted]", **params: str) -> None:
+    """Open a page of the app with a view in its URL, and wait until what is `ready` with its picture stands."""
     page.goto(f"{app_address()}/{path}?{urlencode(params)}")
-    page.wait_for_selector(".head[data-painted]")
+    page.wait_for_selector(ready)
+
+
+def in_url(page: Page, name: str, value: str) -> None:
+    """Wait until the address has this parameter, "" for none."""
+    page.wait_for_function("([n, v]) => (new URLSearchParams(location.search).get(n) ?? '') === v", arg=[name, value])
+
+
+def rested(page: Page) -> None:
+    """Wait until Python has nothing more to send and what it has sent is drawn."""
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+    page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

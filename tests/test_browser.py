@@ -3,13 +3,11 @@
 
 import csv
 import io
-import re
 from pathlib import Path
-from urllib.parse import parse_qs, urlparse
 
 import numpy as np
 import pytest
-from browser import app_address, browser, page, visit
+from browser import browser, context, in_url, page, visit
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import models
@@ -58,10 +56,6 @@ def assert_shows(page: Page, site: AttentionSite, head: int) -> None:
     strongest = divmod(int(weights.argmax()), cols)
     for query, key in (strongest, (0, 0), (rows - 1, cols // 2)):
         np.testing.assert_allclose(weight_at(page, query, key), float(weights[query, key]), atol=1e-6)
-
-
-def params(page: Page) -> dict[str, str]:
-    return {name: values[-1] for name, values in parse_qs(urlparse(page.url).query).items()}
 
 
 # --- typing
@@ -119,7 +113,8 @@ def test_a_click_on_a_head_shows_it_and_the_arrows_go_on(page: Page, dates: mode
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     assert_shows(page, trace.attention["decoder.layers.0.cross_attn"], 2)
-    assert (params(page)["site"], params(page)["head"]) == ("decoder.layers.0.cross_attn", "2")
+    in_url(page, "site", "decoder.layers.0.cross_attn")
+    in_url(page, "head", "2")
     expect(page.get_by_text("This is where the two texts meet")).to_be_visible()
 
 
@@ -134,7 +129,7 @@ def test_a_locked_token_stays_while_one_types(page: Page) -> None:
     page.locator('.head svg rect[data-side="query"][data-index="4"]').click()
     page.mouse.move(5, 5)
     expect(page.locator(".head")).to_have_attribute("data-lock", "q4")
-    page.wait_for_url(re.compile("lock=q4"))
+    in_url(page, "lock", "q4")
     source(page).fill(DATE + "0")
     expect(page.locator(".written .source")).to_have_text(DATE + "0")
     expect(page.locator(".head")).to_have_attribute("data-lock", "q4")
@@ -143,13 +138,20 @@ def test_a_locked_token_stays_while_one_types(page: Page) -> None:
 # --- sharing
 
 
+def test_the_first_page_answers_to_its_name_too(page: Page, dates: models.Scope) -> None:
+    visit(page, "attention", checkpoint="dates", source=OTHER, site=SITE, head="3", lock="q4")
+    assert_shows(page, dates.run(OTHER).attention[SITE], 3)
+    expect(page.locator(".head")).to_have_attribute("data-lock", "q4")
+    expect(page.get_by_text("Page not found")).to_have_count(0)
+
+
 def test_a_shared_link_shows_the_same_view_in_another_browser(page: Page, browser: Browser, dates: models.Scope) -> None:
     see(page)
     source(page).fill(OTHER)
     target(page).fill("1994-0")
     page.locator('.overview button[data-site="encoder.layers.1.self_attn"][data-head="3"]').click()
     page.locator('.head svg rect[data-side="key"][data-index="5"]').click()
-    page.wait_for_url(re.compile("lock=k5"))
+    in_url(page, "lock", "k5")
     expect(page.locator(".head")).to_have_attribute("data-cols", str(len(OTHER) + 1))
     other = browser.new_context().new_page()
     other.goto(page.url)
@@ -164,7 +166,7 @@ def test_a_shared_link_shows_the_same_view_in_another_browser(page: Page, browse
 def test_back_returns_to_the_head_before(page: Page) -> None:
     see(page)
     page.locator('.overview button[data-site="encoder.layers.0.self_attn"][data-head="0"]').click()
-    page.wait_for_url(re.compile("site=encoder"))
+    in_url(page, "site", "encoder.layers.0.self_attn")
     page.go_back()
     expect(page.locator(".head")).to_have_attribute("data-site", SITE)
     expect(page.locator('.overview button[aria-pressed="true"]')).to_have_attribute("data-site", SITE)
@@ -185,37 +187,76 @@ def test_the_view_outlives_a_visit_to_another_page(page: Page) -> None:
 # --- bad input
 
 
-@pytest.mark.parametrize(("text", "complaint"), [("", "empty"), ("x" * 20_000, "20,000 characters")])
-def test_bad_input_leaves_the_picture(page: Page, dates: models.Scope, text: str, complaint: str) -> None:
+def test_bad_input_leaves_the_picture(page: Page, dates: models.Scope) -> None:
     see(page)
-    source(page).fill(text)
-    expect(page.get_by_role("alert").filter(has_text=complaint)).to_be_visible()
+    for text, complaint in (("", "empty"), ("   ", "empty"), ("x" * 20_000, "20,000 characters"), ("1 " * 40, "at most 64")):
+        source(page).fill(text)
+        expect(page.get_by_role("alert")).to_contain_text(complaint)
+        expect(page.locator(".st-key-note-source").get_by_role("alert")).to_be_visible()
+        expect(page.locator(".written .stale")).not_to_have_text("")
+        expect(page.locator(".written .source")).to_have_text(DATE)
+        source(page).fill(DATE)
+        expect(page.get_by_role("alert")).to_have_count(0)
+    source(page).fill("")
+    expect(page.get_by_role("alert")).to_have_count(1)
     assert_shows(page, dates.run(DATE).attention[SITE], 2)
-    expect(page.locator(".written .source")).to_have_text(DATE)
 
 
-def test_markup_in_a_text_is_only_text(page: Page) -> None:
+def test_any_text_is_read_as_far_as_the_vocabulary_goes_and_is_only_text(page: Page, dates: models.Scope) -> None:
     see(page)
-    text = "<script>document.title='hit'</script></style><img src=x onerror=\"document.title='hit'\">"[:60]
-    source(page).fill(text)
-    expect(page.locator(".written .source")).to_have_text(text)
-    point_tokens = page.locator('.head svg text.token[data-side="key"]').all_text_contents()
-    assert point_tokens[0] == "<"
+    hostile = "<script>document.title='hit'</script></style><img src=x onerror=\"document.title='hit'\">"[:60]
+    for text in ("漢字", "مرحبا ١٩٦٩", "😀 1969", "<script>alert(1)</script>", "</style>", hostile):
+        source(page).fill(text)
+        expect(page.locator(".written .source")).to_have_text(text)
+        expect(page.locator(".head")).to_have_attribute("data-cols", str(len(dates.encode_source(text).ids)))
+        assert page.get_by_role("alert").count() == 0
+    assert_shows(page, dates.run(hostile).attention[SITE], 2)
+    assert page.locator('.head svg text.token[data-side="key"]').all_text_contents()[0] == "<"
     assert page.title() != "hit"
     assert page.locator(".stApp script, .stApp img").count() == 0
 
 
-def test_a_folder_that_is_no_checkpoint_is_named_and_one_that_is_opens(page: Page, tmp_path: Path) -> None:
+def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(page: Page, dates: models.Scope, checkpoint: Path) -> None:
     see(page)
     box = page.get_by_role("combobox", name="Model")
-    box.fill(str(tmp_path))
-    box.press("Enter")
-    expect(page.get_by_role("alert").filter(has_text="not a checkpoint")).to_be_visible()
-    expect(page.locator(".written .source")).to_have_text(DATE)
-    expect(page.locator(".written .stale")).not_to_have_text("")
+    weights, config = checkpoint / "model.safetensors", checkpoint / "config.json"
+    whole, sizes = weights.read_bytes(), config.read_text("utf-8")
+
+    def refused(folder: Path, complaint: str) -> None:
+        box.fill(str(folder))
+        box.press("Enter")
+        note = page.locator(".st-key-note-checkpoint").get_by_role("alert")
+        expect(note).to_contain_text(str(folder))
+        expect(note).to_contain_text(complaint)
+        expect(page.locator(".written .source")).to_have_text(DATE)
+        expect(page.locator(".written .stale")).not_to_have_text("")
+
+    refused(checkpoint.with_name("nowhere"), "neither a folder nor a shipped checkpoint")
+    weights.write_bytes(whole[: len(whole) // 2])
+    refused(checkpoint, "not readable as safetensors")
+    weights.rename(checkpoint / "weights.safetensors")
+    refused(checkpoint.rename(checkpoint.with_name("renamed")), "model.safetensors is missing")
+    folder = checkpoint.with_name("renamed")
+    (folder / "model.safetensors").write_bytes(whole)
+    (folder / "config.json").write_text(sizes.replace('"d_ff": 61', '"d_ff": 59'), "utf-8")
+    refused(folder.rename(checkpoint.with_name("misshapen")), "should have shape")
+    assert_shows(page, dates.run(DATE).attention[SITE], 2)
     box.fill("dates")
     box.press("Enter")
     expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.locator(".written .stale")).to_have_text("")
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_a_long_sentence_and_what_is_written_do_not_overlap(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    visit(page, source="She told us that the old man reads a book " * 5)
+    rows = [page.locator(f".written .{row}") for row in ("label-in", "source", "label-out", "output")]
+    boxes = [row.bounding_box() for row in (*rows, page.locator(".overview"))]
+    for i, a in enumerate(boxes):
+        for b in boxes[i + 1 :]:
+            beside = a["x"] + a["width"] <= b["x"] + 1 or b["x"] + b["width"] <= a["x"] + 1
+            assert beside or a["y"] + a["height"] <= b["y"] + 1
 
 
 # --- taking away

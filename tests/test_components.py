@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browser import browser, page
+from browser import browser, context, page
 from playwright.sync_api import Page, expect
 
 from viz_app.components import assemble, head, overview

@@ -1,69 +1,18 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The Decoding page in a real browser: a token is forced, the slider walked, and every number is the model's own."""
-
-import shutil
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from urllib.parse import parse_qs, urlencode, urlparse
 
 import pytest
 import torch
-from playwright.sync_api import Page, expect, sync_playwright
+from browser import browser, context, in_url, page, visit
+from playwright.sync_api import Page, expect
 
 import models
-import viz_app
 from models import aligned
 from models.aligned import Method, Run
 from models.scope import Scope
 
 SOURCE = "March 5, 2021"
 SITE, HEAD = "decoder.layers.1.cross_attn", 2
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-PATIENCE = 120_000  # ms; the machine that runs this may be busy with other things
-
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here")
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The app, served for these tests alone."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    app = Path(viz_app.__file__).with_name("app.py")
-    command = [sys.executable, "-m", "streamlit", "run", str(app), f"--server.port={port}", "--server.headless=true"]
-    environment = {
-        "PYTHONPATH": str(app.parents[1]),
-        "PATH": "/usr/bin:/bin",
-        "ATTNSCOPE_DEVICE": "cpu",
-        "HOME": str(Path.home()),
-    }
-    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    yield f"http://localhost:{port}"
-    server.terminate()
-    server.wait()
-
-
-@pytest.fixture(scope="module")
-def page(address: str) -> Iterator[Page]:
-    """One page; each test goes to the address it needs."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1280, "height": 720})
-        page.set_default_timeout(PATIENCE)
-        expect.set_options(timeout=PATIENCE)
-        page.on("pageerror", lambda error: pytest.fail(f"an error in the browser: {error}"))
-        for _ in range(60):
-            try:
-                page.goto(address)
-                break
-            except Exception:  # the server is not up yet
-                page.wait_for_timeout(500)
-        yield page
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +20,10 @@ def dates() -> Scope:
     return models.load("dates", device="cpu")
 
 
-def opened(page: Page, address: str, **params: str) -> None:
+def opened(page: Page, **params: str) -> None:
     """A fresh session at this link."""
     link = {"checkpoint": "dates", "source": SOURCE, "site": SITE, "head": str(HEAD), **params}
-    page.goto(f"{address}/decoding?{urlencode(link)}")
-    page.wait_for_selector(".stepper[data-painted]")
+    visit(page, "decoding", ".stepper[data-painted]", **link)
 
 
 def runs(scope: Scope, method: Method, target: str | None = None) -> tuple[Run, Run]:
@@ -119,12 +67,8 @@ def at(page: Page, step: int) -> None:
     expect(page.locator(f".stepper[data-step='{step}']")).to_be_visible()
 
 
-def in_url(page: Page, name: str, value: str) -> None:
-    page.wait_for_function(f"new URL(location).searchParams.get({name!r}) === {value!r}")
-
-
-def test_every_step_of_the_slider_shows_what_models_computes(page: Page, address: str, dates: Scope) -> None:
-    opened(page, address, target="2020-03-05")
+def test_every_step_of_the_slider_shows_what_models_computes(page: Page, dates: Scope) -> None:
+    opened(page, target="2020-03-05")
     parallel, serial = runs(dates, Method(), "2020-03-05")
     page.locator(".stepper .slider").focus()
     for i in range(len(serial)):
@@ -138,8 +82,8 @@ def test_every_step_of_the_slider_shows_what_models_computes(page: Page, address
     in_url(page, "step", "11")
 
 
-def test_a_forced_token_is_written_and_decoding_goes_on_from_it(page: Page, address: str, dates: Scope) -> None:
-    opened(page, address, step="4")
+def test_a_forced_token_is_written_and_decoding_goes_on_from_it(page: Page, dates: Scope) -> None:
+    opened(page, step="4")
     at(page, 4)
     parallel, serial = runs(dates, Method())
     compare(page, "serial", serial, 3)
@@ -161,16 +105,16 @@ def test_a_forced_token_is_written_and_decoding_goes_on_from_it(page: Page, addr
     expect(page.locator("g[data-row=free]")).to_have_count(0)
 
 
-def test_a_pasted_link_shows_the_same(page: Page, address: str, dates: Scope) -> None:
+def test_a_pasted_link_shows_the_same(page: Page, dates: Scope) -> None:
     (other,) = dates.tokenizer.encode("0").ids
-    opened(page, address, step="6", force=f"4:{other}", **{"decoding-how": "sampling", "decoding-temperature": "2.0"})
+    opened(page, step="6", force=f"4:{other}", **{"decoding-how": "sampling", "decoding-temperature": "2.0"})
     at(page, 6)
     _, run = runs(dates, Method("sample", temperature=2.0, forced=((3, other),)))
     compare(page, "serial", run, 5)
 
 
-def test_play_walks_to_the_end_and_says_where_it_is(page: Page, address: str) -> None:
-    opened(page, address, step="9")
+def test_play_walks_to_the_end_and_says_where_it_is(page: Page) -> None:
+    opened(page, step="9")
     at(page, 9)
     page.locator(".stepper .play").click()
     expect(page.locator(".stepper .play")).to_contain_text("Pause")
@@ -179,8 +123,8 @@ def test_play_walks_to_the_end_and_says_where_it_is(page: Page, address: str) ->
     expect(page.locator(".stepper .play")).to_contain_text("Replay")
 
 
-def test_the_cache_is_counted_step_by_step(page: Page, address: str) -> None:
-    opened(page, address, step="5")
+def test_the_cache_is_counted_step_by_step(page: Page) -> None:
+    opened(page, step="5")
     at(page, 5)
     boxes = {name: page.locator(f".keys .{name} .boxes") for name in ("with", "without", "cross")}
     assert [boxes["with"].get_attribute(f"data-{a}") for a in ("kept", "now")] == ["4", "1"]
@@ -188,16 +132,16 @@ def test_the_cache_is_counted_step_by_step(page: Page, address: str) -> None:
     assert boxes["cross"].get_attribute("data-now") == "0"
 
 
-def test_a_click_on_a_position_goes_there(page: Page, address: str) -> None:
-    opened(page, address)
+def test_a_click_on_a_position_goes_there(page: Page) -> None:
+    opened(page)
     at(page, 1)
     page.locator(".lanes .pad").nth(6).click()
     at(page, 7)
     in_url(page, "step", "7")
 
 
-def test_a_node_of_the_beam_shows_its_attention(page: Page, address: str, dates: Scope) -> None:
-    opened(page, address, **{"decoding-how": "beam", "decoding-width": "3"})
+def test_a_node_of_the_beam_shows_its_attention(page: Page, dates: Scope) -> None:
+    opened(page, **{"decoding-how": "beam", "decoding-width": "3"})
     source = dates.encode_source(SOURCE).ids
     steps = aligned.autoregressive(dates.model, source, Method("beam", width=3)).beam
     page.wait_for_selector(".beam[data-painted]")
@@ -208,4 +152,4 @@ def test_a_node_of_the_beam_shows_its_attention(page: Page, address: str, dates:
     run = aligned.along(dates.model, source, steps[3].kept[1].tokens)
     chips = page.locator(".beam .chips[data-side=cross] .chip-token")
     same([float(w) for w in chips.evaluate_all("all => all.map(e => e.dataset.weight)")], run.weights(SITE, HEAD)[-1])
-    assert parse_qs(urlparse(page.url).query)["node"] == ["4:2"]
+    in_url(page, "node", "4:2")

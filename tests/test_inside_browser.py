@@ -5,11 +5,11 @@ import csv
 import math
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import parse_qs, urlencode, urlparse
+from urllib.parse import parse_qs, urlparse
 
 import numpy as np
 import pytest
-from browser import PATIENCE, app_address, browser, page
+from browser import browser, context, in_url, page, visit
 from playwright.sync_api import Page, expect
 from small import random_model
 
@@ -49,8 +49,7 @@ def opened(page: Page, folder: Path) -> Callable[..., Page]:
             "checkpoint": str(folder), "source": SOURCE, "target": TARGET, "site": SITE, "head": HEAD, "lock": f"q{QUERY}",
             "inside-key": KEY, **{name.replace("_", "-"): value for name, value in params.items()},
         }  # fmt: skip
-        page.goto(f"{app_address()}/inside?{urlencode(link)}")
-        page.wait_for_selector(f".{component}[data-painted]")
+        visit(page, "inside", f".{component}[data-painted]", **link)
         return page
 
     return open_page
@@ -73,10 +72,6 @@ def pointed(page: Page, column: str, line: int, cell: int = 0, size: int = 1) ->
     x, y = place["x"] + place["width"] * (cell + 0.5) / size, 40 + 22 * (line + 0.5)
     table.locator("canvas.cells").hover(position={"x": x, "y": y})
     return table.locator(".tip").evaluate("tip => ({...tip.dataset})")
-
-
-def in_url(page: Page, name: str, value: str) -> None:
-    page.wait_for_function("([n, v]) => (new URLSearchParams(location.search).get(n) ?? '') === v", arg=[name, value])
 
 
 def test_the_slider_walks_from_the_vectors_to_the_output(opened, trace):
@@ -168,9 +163,9 @@ def test_a_link_shows_the_same_in_another_browser(opened, page):
     url = page.url
     asked = parse_qs(urlparse(url).query)
     assert (asked["inside-stage"], asked["inside-key"], asked["lock"]) == (["6"], ["4"], [f"q{QUERY}"])
-    other = page.context.browser.new_page()
+    other = page.context.new_page()
     other.goto(url)
-    other.wait_for_selector(".walk[data-painted]", timeout=PATIENCE)
+    other.wait_for_selector(".walk[data-painted]")
     data = other.locator(".walk").evaluate("root => ({...root.dataset})")
     other.close()
     assert (data["stage"], data["key"], data["query"], data["head"], data["site"]) == ("6", "4", str(QUERY), str(HEAD), SITE)

@@ -1,67 +1,18 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The Masks page in a real browser: cells are painted, and every number on the page is what `models` computes."""
-
-import shutil
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from urllib.parse import urlencode
 
 import pytest
 import torch
-from playwright.sync_api import Page, expect, sync_playwright
+from browser import browser, context, in_url, page, visit
+from playwright.sync_api import Page, expect
 
 import models
-import viz_app
 from models.interventions import MaskChange, MaskChanges
 from models.masked_runs import MaskedRun, run_masked
 from models.masks import LOOK_AHEAD
 from models.scope import Scope
 
 LONG, SHORT = "March 5, 2021", "24/07/69"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-PATIENCE = 120_000  # ms; the machine that runs this may be busy with other things
-
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here")
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """The app, served for these tests alone."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    app = Path(viz_app.__file__).with_name("app.py")
-    command = [sys.executable, "-m", "streamlit", "run", str(app), f"--server.port={port}", "--server.headless=true"]
-    environment = {
-        "PYTHONPATH": str(app.parents[1]), "PATH": "/usr/bin:/bin", "ATTNSCOPE_DEVICE": "cpu", "HOME": str(Path.home()),
-        "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
-    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    yield f"http://localhost:{port}"
-    server.terminate()
-    server.wait()
-
-
-@pytest.fixture(scope="module")
-def page(address: str) -> Iterator[Page]:
-    """One page; each test goes to the address it needs."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1280, "height": 1300})
-        page.set_default_timeout(PATIENCE)
-        expect.set_options(timeout=PATIENCE)
-        page.on("pageerror", lambda error: pytest.fail(f"an error in the browser: {error}"))
-        for _ in range(120):
-            try:
-                page.goto(address)
-                break
-            except Exception:  # the server is not up yet
-                page.wait_for_timeout(500)
-        yield page
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +21,10 @@ def dates() -> Scope:
 
 
 @pytest.fixture
-def opened(page: Page, address: str) -> Page:
+def opened(page: Page) -> Page:
     """A fresh session with both texts."""
-    page.goto(f"{address}/masks?{urlencode({'checkpoint': 'dates', 'source': LONG, 'masks-second': SHORT})}")
-    page.wait_for_selector(".masks[data-painted]")
+    page.set_viewport_size({"width": 1280, "height": 1300})     # all of it, so that the pointer reaches it
+    visit(page, "masks", ".masks[data-painted]", **{"checkpoint": "dates", "source": LONG, "masks-second": SHORT})
     return page
 
 
@@ -128,7 +79,7 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
     settled(opened, "6 cells forbidden, 1 cell allowed")
     forbidden = ((3, 3), *((5, key) for key in range(5)))
     compare(opened, *computed(dates, MaskChanges(decoder_self=MaskChange(forbidden=forbidden, opened=((0, 2),)))))
-    assert "decoder-mask=f3.3_f5.0-4_a0.2" in opened.url
+    in_url(opened, "decoder-mask", "f3.3_f5.0-4_a0.2")
     opened.mouse.click(*cell(opened, 3, 3))       # again: as it was
     settled(opened, "5 cells forbidden, 1 cell allowed")
     opened.reload()

@@ -1,12 +1,14 @@
-"""From a key pressed to the new picture painted, in a real browser: the Attention page beside a trivial page.
+"""From a key pressed to the new picture painted, in a real browser: each page of the app beside a trivial page.
 
-Both run with the app's settings, in one Chromium, and take turns key by key. The time is the browser's own: from the
-input event to the frame after the change, which for Attention means that the strip shows the new text and both pictures
-have been drawn anew, and for the trivial page that the text is echoed.
+All run with the app's settings, in one Chromium, and take turns key by key, each with a name of its own in the sentence, so
+that no page finds a run that another made. The time is the browser's own: from the input event to the end of the frame in
+which every picture of the page has been drawn anew and the strip above shows the new text; for the trivial page, in which
+the text is echoed. After each key the tokens in the picture are held against the text.
 """
 
 import re
 import shutil
+from dataclasses import dataclass
 from statistics import median
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -16,73 +18,119 @@ from tests.benchmarks.side_by_side import Result, over, print_table
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-TYPED = "She told us that the old man reads a book"   # no text twice: every key is a new run, a space goes with its letter
+TYPED = "{} told us that he reads a book"    # no text twice: every key is a new run, a space goes with its letter
+WARMING = 3    # keys
 
 WATCH = """
 () => {
   const everywhere = (selector, root = document) => [...root.querySelectorAll("*")].flatMap((e) =>
     [...(e.matches(selector) ? [e] : []), ...(e.shadowRoot ? everywhere(selector, e.shadowRoot) : [])]);
-  const first = (selector) => everywhere(selector)[0];
-  window.shown = (selector) => first(selector)?.textContent;
-  window.painted = () => [".overview", ".head"].map((name) => Number(first(`${name}[data-painted]`)?.dataset.painted ?? 0));
-  window.watch = (done) => {
-    const before = painted();
+  const kept = {};
+  window.found = (selector) => kept[selector]?.isConnected ? kept[selector] : (kept[selector] = everywhere(selector)[0]);
+  window.drawn = (parts) => parts.map((part) => found(part)?.calcdata ?? found(part)?.dataset.painted);   // plotly's, or ours
+  const still = () => document.querySelector("[data-testid=stApp]").dataset.testScriptState === "notRunning";
+  const after = (ready, then) => requestAnimationFrame(function look() {
+    if (!ready()) return requestAnimationFrame(look);
+    const end = new MessageChannel();       // its message comes when the frame has been laid out and painted
+    end.port1.onmessage = then;
+    end.port2.postMessage(0);
+  });
+  window.watch = ([text, parts]) => {
+    const before = drawn(parts);
     window.edit = new Promise((resolve) => document.addEventListener("input", (event) => {
-      const start = performance.now(), text = event.target.value;
-      const observer = new MutationObserver(() => {
-        if (!done(text, before)) return;
-        observer.disconnect();
-        requestAnimationFrame(() => resolve(performance.now() - start));
-      });
-      const roots = [document, ...everywhere("*").map((e) => e.shadowRoot).filter(Boolean)];
-      const what = { subtree: true, childList: true, characterData: true, attributes: true };
-      roots.forEach((root) => observer.observe(root, what));
+      const start = performance.now(), typed = event.target.value;
+      const done = () => found(text)?.textContent === typed && drawn(parts).every((now, i) => now !== before[i]);
+      after(done, () => resolve(performance.now() - start));
     }, { capture: true, once: true }));
   };
+  window.rest = () => new Promise((resolve) => after(still, resolve));
 }
 """
-ATTENTION_DONE = "(text, before) => painted().every((n, i) => n > before[i]) && shown('.written .source') === text"
-TRIVIAL_DONE = "(text) => shown('[data-testid=stText]') === text"
 
 
-def opened(browser: Browser, address: str, ready: str) -> Page:
-    """A page with the cursor in its first text box, empty, once `ready` is there and things are quiet."""
-    page = browser.new_page(viewport={"width": 1280, "height": 720})
+@dataclass(frozen=True)
+class View:
+    """A page to measure: its address, its pictures, the element with the text that was run, and where its tokens stand."""
+
+    name: str
+    address: str
+    pictures: tuple[str, ...]
+    text: str = ".written .source"
+    tokens: str = ""           # JavaScript: the texts of the source's tokens in the picture
+
+
+TRIVIAL = View("a trivial page", "", (), "[data-testid=stText]")
+PLOT = ".st-key-positions-{} .js-plotly-plot"
+VIEWS = (
+    View(
+        "Attention", "?site=decoder.layers.1.cross_attn", (".overview", ".head"),
+        tokens="found('.head').view.picture.keys.map((label) => label[0])",
+    ),
+    View(
+        "Inside a head", "inside?site=decoder.layers.1.cross_attn", (".choice", ".walk"),
+        tokens="[...found('.choice').querySelectorAll('.keys button')].map((e) => e.textContent)",
+    ),
+    View(
+        "Positions", "positions", tuple(PLOT.format(name) for name in ("tangle", "with", "without")),
+        tokens=f"found('{PLOT.format('with')}').data[0].y.map((name) => name.replace(/^\\d+ /, ''))",
+    ),
+    View("Masks", "masks?mask=cross", (".masks",), tokens="found('.masks').view.picture.keys.map((label) => label[0])"),
+    View("Decoding", "decoding", (".stepper",), tokens="found('.stepper').view.picture.source.map((label) => label[0])"),
+)
+
+
+def new_page(browser: Browser) -> Page:
+    """An empty page of a projector's size."""
+    return browser.new_page(viewport={"width": 1280, "height": 720})
+
+
+def opened(page: Page, address: str, view: View) -> Page:
+    """The page with the cursor in its first text box, all of it selected, once its pictures are there and it rests."""
     page.set_default_timeout(120_000)
-    page.goto(f"http://{address}")
-    page.wait_for_selector(ready)
+    page.goto(f"http://{address}/{view.address}")
+    page.wait_for_selector(view.text)
     page.evaluate(WATCH)
-    box = page.locator("[data-testid=stTextInput] input").first
-    box.click()
-    box.press("Control+a")
-    page.wait_for_timeout(2000)
+    page.wait_for_function("(pictures) => drawn(pictures).every(Boolean)", arg=view.pictures)
+    page.evaluate("() => rest()")
+    page.locator("[data-testid=stTextInput] input").first.press("Control+a")
     return page
 
 
-def edit(page: Page, key: str, done: str) -> float:
-    """Milliseconds from the key to the frame that shows what it changed."""
+def edit(page: Page, view: View, key: str) -> float:
+    """Milliseconds from the key to the end of the frame that shows what it changed. Raises AssertionError if that is not
+    the new text."""
     page.bring_to_front()
-    page.evaluate(f"() => watch({done})")
+    page.evaluate("() => rest()")
+    page.evaluate("(what) => watch(what)", [view.text, view.pictures])
     page.keyboard.insert_text(key)
     took = page.evaluate("() => Promise.race([edit, new Promise((_, no) => setTimeout(() => no('no answer'), 15000))])")
-    page.wait_for_timeout(150)
+    if view.tokens:
+        shown = [token for token in page.evaluate(f"() => {view.tokens}") if not token.startswith("[")]
+        typed = page.locator("[data-testid=stTextInput] input").first.input_value()
+        assert "".join(shown).replace("·", " ").strip() == typed.strip(), f"{view.name} shows {shown}, not {typed!r}"
     return took
 
 
 def measure() -> list[Result]:
-    """Two servers, one browser, a key here and a key there; the first keys warm up."""
-    times: tuple[list[float], list[float]] = ([], [])
+    """Two servers, one browser, a key in each page in turn; the first keys warm up."""
+    views = (*VIEWS, TRIVIAL)
+    times: list[list[float]] = [[] for _ in views]
     with served(APP) as app, served(SCRIPTS / "trivial.py") as trivial, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        attention = opened(browser, app, ".head[data-painted]"), ATTENTION_DONE
-        echo = opened(browser, trivial, "[data-testid=stText]"), TRIVIAL_DONE
-        for key in re.findall(r" ?\S", TYPED):
-            for milliseconds, (page, done) in zip(times, (attention, echo), strict=True):
-                milliseconds.append(edit(page, key, done))
+        pages = [opened(new_page(browser), app if view.pictures else trivial, view) for view in views]
+        texts = [re.findall(r" ?\S", TYPED.format(name)) for name in ("Ann", "Bob", "Joe", "Meg", "Sam", "Tom")]
+        for keys in zip(*texts, strict=True):
+            for key, page, view, milliseconds in zip(keys, pages, views, times, strict=True):
+                milliseconds.append(edit(page, view, key))
         browser.close()
-    ours, theirs = (t[3:] for t in times)
-    detail = f"{median(ours):.0f} against {median(theirs):.0f} ms"
-    return [Result("key to repainted: Attention over a trivial page", over(ours, theirs), "≤ 2", detail)]
+    *ours, theirs = (row[WARMING:] for row in times)
+    return [
+        Result(
+            f"key to repainted: {view.name} over a trivial page", over(row, theirs), "≤ 2",
+            f"{median(row):.0f} against {median(theirs):.0f} ms",
+        )
+        for view, row in zip(VIEWS, ours, strict=True)
+    ]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,39 @@
+"""All heads of a random model of 12 layers × 12 heads at a glance, 128 tokens; every key typed draws the next run."""
+
+from pathlib import Path
+
+import streamlit as st
+import torch
+
+from models import Scope, Trace
+from models.checkpoint import Checkpoint
+from models.tokenizer import Tokenizer
+from models.transformer import Transformer, TransformerConfig
+from viz_app import cache, words
+from viz_app.components.overview import overview
+from viz_app.figures.overview import overview as payload
+
+LAYERS, HEADS, TOKENS, D_HEAD = 12, 12, 128, 16
+RUNS = 30   # Streamlit does not send again what it has sent before, so no picture comes twice
+
+
+@st.cache_resource
+def runs() -> list[Trace]:
+    """An encoder alone, so that there are LAYERS × HEADS heads and no more; the end mark is the last token."""
+    torch.manual_seed(0)
+    tokenizer, d_model = Tokenizer.characters("ab"), HEADS * D_HEAD
+    model = Transformer(TransformerConfig(tokenizer.vocab_size, d_model, HEADS, LAYERS, 0, 4 * d_model, 0.0, TOKENS)).eval()
+    scope = Scope(Checkpoint(Path("random"), model, tokenizer, {}), torch.device("cpu"))
+    return [scope.run("".join("ab"[j % (i + 2) == 0] for j in range(TOKENS - 1)), "a") for i in range(RUNS)]
+
+
+@st.fragment
+def page() -> None:
+    text = st.text_input("Text", key="source", live="0ms")
+    st.text(text or "nothing typed yet")
+    overview(payload(runs()[len(text)], words.terms("", "random")), lambda site, head: None)
+
+
+cache.prepare()
+page()
+cache.settle()
