@@ -1,11 +1,11 @@
-"""Two ways through the same decoder, position by position: all at once (teacher forcing) and one after the other.
+"""Two ways through the same decoder, position by position: the given text (teacher forcing) and its own, token by token.
 
 A `Run` has one form for both, so that they can be laid beside each other: at position i the decoder has read
 <s> y₁ … yᵢ, gives a distribution, and a token is taken: the given one, the chosen one or a forced one.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,11 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models import decoding
+from models.architectures import Model
 from models.checks import Check
 from models.decoding import BeamStep, Step
 from models.tokenizer import END, START
-from models.trace import AttentionSite, Trace
-from models.transformer import Transformer
+from models.trace import Activation, AttentionSite, Trace
 
 METHODS = ("greedy", "sample", "beam")
 
@@ -52,7 +52,8 @@ class Run:
     log_probs: Float[Tensor, "position vocab"]
     rows: dict[str, tuple[Tensor, ...]]
     cached: tuple[int, ...]  # target positions whose keys came from the cache, at each position
-    kernel_error: float  # largest difference of weights · v from what the fused kernel returned
+    kernel_error: float  # largest difference of weights · v from what the forward pass itself returned
+    states: dict[str, Float[Tensor, "position d"]] = field(default_factory=dict)  # of a recurrent decoder, by activation
 
     def __len__(self) -> int:
         return len(self.taken)
@@ -86,20 +87,22 @@ class Autoregression:
 def of_trace(trace: Trace) -> Run:
     """A teacher-forced trace by position: everything from its one pass, the given text taken."""
     sites = {name: site for name, site in trace.attention.items() if site.kind != "encoder_self"}
-    return _all_at_once(trace.target.ids, trace.logits.float().log_softmax(-1), sites)
+    return _all_at_once(trace.target.ids, trace.logits.float().log_softmax(-1), sites, trace.activations)
 
 
 @torch.inference_mode()
-def along(model: Transformer, source: Sequence[int], tokens: Sequence[int]) -> Run:
+def along(model: Model, source: Sequence[int], tokens: Sequence[int]) -> Run:
     """One pass, without a cache, over tokens that are already there: the same positions, all at once. `tokens` may end
     with </s>, which is taken but not read."""
     steps = list(decoding.teacher_forced(model, source, tokens[:-1], recorded=True))
-    sites = {n: s for n, s in steps[0].recording.attention.items() if s.kind != "encoder_self"}
-    run = _all_at_once((START, *tokens[:-1]), torch.stack([s.log_probs for s in steps]), sites)
+    recording = steps[0].recording
+    sites = {n: s for n, s in recording.attention.items() if s.kind != "encoder_self"}
+    log_probs = torch.stack([s.log_probs for s in steps])
+    run = _all_at_once((START, *tokens[:-1]), log_probs, sites, recording.activations)
     return replace(run, taken=tuple(tokens))
 
 
-def autoregressive(model: Transformer, source: Sequence[int], method: Method) -> Autoregression:
+def autoregressive(model: Model, source: Sequence[int], method: Method) -> Autoregression:
     """Write with a method, one token after the other from the cache, every step recorded. Raises ValueError for a
     setting that makes no sense. Under beam search the run is the best hypothesis, read step by step."""
     forced = dict(method.forced)
@@ -129,8 +132,6 @@ def check_runs(parallel: Run, serial: Run, uncached: Run) -> list[Check]:
     common = first_divergence(parallel, serial)
     n = min(len(parallel), len(serial)) if common is None else common + 1
     sums = torch.cat([run.log_probs.exp().sum(-1) for run in (parallel, serial)]) - 1
-    rows = torch.stack([row.sum(-1) - 1 for run in (parallel, serial) for site in run.rows.values() for row in site])
-    kernel = max(parallel.kernel_error, serial.kernel_error)
     return [
         Check(
             "probabilities sum to 1", _largest(sums), 1e-5, "Largest difference from 1, over all positions of both runs"
@@ -147,19 +148,30 @@ def check_runs(parallel: Run, serial: Run, uncached: Run) -> list[Check]:
             1e-4,
             f"Largest difference between all at once and one by one, where both have read the same ({n} positions)",
         ),
-        Check(
-            "attention rows sum to 1",
-            _largest(rows),
-            1e-5,
-            "Largest difference from 1, over all heads, layers and steps",
-        ),
-        Check(
-            "weights · v is what the model used",
-            kernel,
-            1e-4,
-            "Largest difference from the model's own output, all steps",
-        ),
+        *_check_attention(parallel, serial),
+        *_check_states(serial, uncached),
     ]
+
+
+def _check_attention(parallel: Run, serial: Run) -> list[Check]:
+    rows = [row.sum(-1) - 1 for run in (parallel, serial) for site in run.rows.values() for row in site]
+    if not rows:
+        return []
+    kernel = max(parallel.kernel_error, serial.kernel_error)
+    everywhere = "Largest difference from 1, over all heads, layers and steps"
+    return [
+        Check("attention rows sum to 1", _largest(torch.cat(rows)), 1e-5, everywhere),
+        Check("weights · v is what the model used", kernel, 1e-4, "Largest difference from the model's own output, all steps"),
+    ]
+
+
+def _check_states(serial: Run, uncached: Run) -> list[Check]:
+    """That the state kept from step to step is the one a run from the beginning comes to."""
+    if not serial.states:
+        return []
+    apart = torch.cat([(serial.states[name] - uncached.states[name]).flatten() for name in serial.states])
+    said = "Largest difference of any state or context, steps from the kept state against one run from the beginning"
+    return [Check("the kept state is the right one", _largest(apart), 1e-4, said)]
 
 
 @dataclass
@@ -169,6 +181,7 @@ class _Gathered:
     steps: list[Step] = field(default_factory=list)
     rows: dict[str, list[Tensor]] = field(default_factory=dict)
     cached: list[int] = field(default_factory=list)
+    states: dict[str, list[Tensor]] = field(default_factory=dict)
     error: float = 0.0
 
     def add(self, step: Step) -> None:
@@ -181,6 +194,8 @@ class _Gathered:
             if site.kind == "decoder_self":
                 kept = site.k.shape[2] - site.memory.shape[1]  # the memory is what keys were computed from just now
         self.cached.append(kept)
+        for name, states in _states(step.recording.activations).items():
+            self.states.setdefault(name, []).append(states[-1])
         self.steps.append(Step(step.index, step.prefix, step.token, step.log_probs))
 
 
@@ -196,17 +211,26 @@ def _one_by_one(steps: Iterable[Step]) -> Run:
         {name: tuple(rows) for name, rows in all_.rows.items()},
         tuple(all_.cached),
         all_.error,
+        {name: torch.stack(states) for name, states in all_.states.items()},
     )
 
 
-def _all_at_once(read: Sequence[int], log_probs: Tensor, sites: dict[str, AttentionSite]) -> Run:
+def _states(activations: Mapping[str, Activation]) -> dict[str, Float[Tensor, "position d"]]:
+    """What a recurrent decoder passes through; nothing of another."""
+    names = [name for name in ("decoder.states", "decoder.contexts") if name in activations]
+    return {name: activations[name].value[0].float().cpu() for name in names}
+
+
+def _all_at_once(
+    read: Sequence[int], log_probs: Tensor, sites: dict[str, AttentionSite], activations: Mapping[str, Activation]
+) -> Run:
     rows = {}
     for name, site in sites.items():
         weights = site.weights().float().cpu()  # (head, position, key)
         self_attention = site.kind == "decoder_self"
         rows[name] = tuple(weights[:, i, : i + 1 if self_attention else None] for i in range(len(read)))
     error = max((_kernel_error(site) for site in sites.values()), default=0.0)
-    return Run(tuple(read), (*read[1:], END), log_probs, rows, (0,) * len(read), error)
+    return Run(tuple(read), (*read[1:], END), log_probs, rows, (0,) * len(read), error, _states(activations))
 
 
 def _kernel_error(site: AttentionSite) -> float:

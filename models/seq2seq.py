@@ -135,24 +135,25 @@ class Decoder(nn.Module):
         cache: Cache | None,
     ) -> Float[Tensor, "batch m d_model"]:
         """What the logits after each position are read from, tanh(W_r [s_i; y_{i−1}; c_i])."""
-        s = cache.get(self.path)[0] if cache is not None and self.path in cache else self.W_s(h_m).tanh()
+        kept = cache.get(self.path) if cache is not None and self.path in cache else ()   # the state, and U h
+        s = kept[0] if kept else self.W_s(h_m).tanh()
         if self.alignment is None:
             states, _ = self.recurrence(y, s[None])
             read = torch.cat([states, y], dim=-1)
         else:
-            states, contexts = self._aligned(y, memory, s, mask)
+            uh = kept[1] if kept else F.linear(memory, self.alignment.similarity.U)      # (batch, n, d_align)
+            states, contexts = self._aligned(y, uh, memory, s, mask)
             tap(self.path, "contexts", contexts, "target", "d_memory", "c_i = Σ_j α_ij h_j")
             read = torch.cat([states, y, contexts], dim=-1)
         tap(self.path, "states", states, "target", "d_hidden", f"s_i = {FORMULAS[self.cell]} of s_{{i−1}}")
         if cache is not None:
-            cache.put(self.path, states[:, -1])
+            cache.put(self.path, states[:, -1], *([] if self.alignment is None else [uh]))
         readout = self.dropout(self.W_r(read).tanh())
         tap(self.path, "readout", readout, "target", "d_model", "tanh(W_r [s_i; y_{i−1}; c_i] + b)")
         return readout
 
-    def _aligned(self, y: Tensor, memory: Tensor, s: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
+    def _aligned(self, y: Tensor, uh: Tensor, memory: Tensor, s: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
         """States and contexts, (batch, m, d); the steps are stacked and recorded as one site."""
-        uh = F.linear(memory, self.alignment.similarity.U)               # (batch, n, d_align)
         blocking = None if mask.blocking is None else mask.blocking.expand(-1, -1, y.shape[1], -1)[:, 0]
         before, states, contexts = [], [], []
         for i in range(y.shape[1]):

@@ -129,9 +129,9 @@ class LearnedSimilarity(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=blocking, scale=scale)
 
 
-def masked_softmax(scores: Scores, allowed: Bool[Tensor, "*c query key"] | None) -> Float[Tensor, "*b query key"]:
+def masked_softmax(scores: Scores, allowed: Bool[Tensor, "*c #query #key"] | None) -> Float[Tensor, "*b query key"]:
     """softmax over keys; blocked cells are exactly 0, and so is a row with nothing allowed."""
-    if allowed is None:
+    if allowed is None or allowed.all():
         return scores.softmax(-1)
     weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
     return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)

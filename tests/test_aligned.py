@@ -173,9 +173,11 @@ def test_without_the_cache_the_encoder_memory_is_projected_again(tiny: Transform
 def test_look_ahead_is_what_keeps_the_cache_true(tiny: Transformer) -> None:
     """Without the mask a later token would change the keys of earlier positions from the second layer on."""
     ids = torch.tensor([[START, 5, 6, 7, 9]])
-    memory = tiny.encode(torch.tensor([SOURCE]), Mask())
+    unmasked = dict.fromkeys(masks.STREAMS, Mask())
+    ahead = [unmasked | {"decoder_self": Mask([masks.look_ahead(n, n)])} for n in (5, 3)]
+    memory = tiny.encode(torch.tensor([SOURCE]), unmasked)
     with torch.no_grad():
-        open_, masked = (tiny.decode(ids, memory, m, Mask()) for m in (Mask(), Mask([masks.look_ahead(5, 5)])))
-        prefix = tiny.decode(ids[:, :3], memory, Mask([masks.look_ahead(3, 3)]), Mask())
+        open_, masked = (tiny.decode(ids, memory, m) for m in (unmasked, ahead[0]))
+        prefix = tiny.decode(ids[:, :3], memory, ahead[1])
     torch.testing.assert_close(masked[:, :3], prefix, rtol=1e-4, atol=1e-4)
     assert (open_[:, :3] - prefix).abs().max() > 0.01

@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from small import padded_ids, random_model
+from torch import Tensor
 
 from models import Scope, anatomy
 from models.checkpoint import Checkpoint
+from models.similarity import KINDS
 from models.tokenizer import Tokenizer
+from models.trace import record
 from models.transformer import Transformer, TransformerConfig
 
 HEADS, D_HEAD = 3, 5
@@ -44,8 +48,8 @@ def test_the_walk_ends_where_the_module_does(run, name, head):
     query = site.q.shape[2] - 2
     w = anatomy.walk(site, query, head)
     torch.testing.assert_close(w.b, site.out[0, head, query])
-    torch.testing.assert_close(w.scaled.sum(-1), w.scores)
-    torch.testing.assert_close(w.products.sum(-1), w.raw)
+    torch.testing.assert_close(w.compared.terms.sum(-1), w.scores)
+    torch.testing.assert_close(w.compared.met.sum(-1), w.raw)
     torch.testing.assert_close(w.parts.sum(0), w.b)
     torch.testing.assert_close(w.scores.masked_fill(~w.allowed, -torch.inf).softmax(-1), w.weights)
     torch.testing.assert_close(w.raw, torch.einsum("d,kd->k", site.q[0, head, query], site.k[0, head]))
@@ -177,8 +181,26 @@ def test_what_is_not_there_is_named(run, query, head, message):
         anatomy.walk(trace.attention[SITES[0]], query, head)
 
 
-def test_another_similarity_is_refused(run):
-    _, trace = run
-    site = replace(trace.attention[SITES[0]], similarity=lambda q, k: q @ k.mT)
-    with pytest.raises(ValueError, match="does not use the scaled dot product"):
-        anatomy.walk(site, 0, 0)
+def terms_by_hand(name: str, q: Tensor, k: Tensor, learned: dict[str, Tensor]) -> Tensor:
+    """The formula of each similarity, number by number, before it is summed; (key, term)."""
+    if name == "additive":
+        return learned["v"] * torch.tanh(learned["W"] @ q + (learned["U"] @ k.T).T)
+    if name == "cosine":
+        return learned["log_t"].exp() * q * k / (q.norm() * k.norm(dim=-1, keepdim=True))
+    if name == "general":
+        return (learned["M"].T @ q) * k
+    return q * k / len(q) ** 0.5 if name == "scaled dot" else q * k
+
+
+@pytest.mark.parametrize("similarity", KINDS)
+def test_the_walk_of_any_similarity_adds_up(similarity):
+    """Terms to the score, parts to what the fused kernel returned, by the checks and by the formula written out again."""
+    made = random_model(similarity=similarity)
+    with record() as recording:
+        made(*padded_ids())
+    for site in recording.attention.values():
+        w = anatomy.walk(site, 2, 1)
+        q, k, learned = site.q[0, 1, 2], site.k[0, 1], site.similarity.learned
+        torch.testing.assert_close(w.compared.terms, terms_by_hand(similarity, q, k, learned), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(w.compared.terms.sum(-1), w.scores, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(w.parts.sum(0), site.out[0, 1, 2], rtol=1e-4, atol=1e-5)

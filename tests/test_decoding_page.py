@@ -17,7 +17,7 @@ from models.tokenizer import END, PAD, START
 from viz_app import words
 from viz_app.decoding_state import Place
 from viz_app.figures import decoding, decoding_beam, decoding_drawing, decoding_export
-from viz_app.figures.decoding import Reading, Story
+from viz_app.figures.decoding import Story, reading
 from viz_app.figures.payload import unpack
 
 SOURCE = "March 5, 2021"
@@ -45,7 +45,7 @@ def digit(scope: Scope, text: str) -> int:
 
 def test_the_payload_holds_both_runs(dates: Scope) -> None:
     told = story(dates, "2020-03-05", Method(forced=((5, digit(dates, "1")),)))
-    header, arrays = unpack(decoding.stepper(told, dates, Reading(1, 2, 4), TERMS, 3))
+    header, arrays = unpack(decoding.stepper(told, dates, reading(told.trace, 1, 2), TERMS, 3))
     assert header["step"] == 3
     assert header["steps"] == 11
     assert [label[0] for label in header["parallel"]["read"]] == ["[start]", *"2020-03-05"]
@@ -65,7 +65,7 @@ def test_the_payload_holds_both_runs(dates: Scope) -> None:
 
 def test_the_mean_over_heads(dates: Scope) -> None:
     told = story(dates)
-    header, arrays = unpack(decoding.stepper(told, dates, Reading(0, None, 4), TERMS, 0))
+    header, arrays = unpack(decoding.stepper(told, dates, reading(told.trace), TERMS, 0))
     assert header["reading"] == "decoder layer 1, mean over its 4 heads"
     by_hand = told.trace.attention["decoder.layers.0.cross_attn"].weights().mean(0)
     np.testing.assert_allclose(arrays["parallel_cross"], by_hand.numpy(), atol=1e-6)
@@ -87,7 +87,7 @@ def test_what_a_sampled_token_was_drawn_from(dates: Scope) -> None:
     drawn = decoding.drawn_from(told)
     torch.testing.assert_close(drawn.sum(-1), torch.ones(len(drawn)))
     assert ((drawn > 0).sum(-1) == 3).all()
-    header, arrays = unpack(decoding.stepper(told, dates, Reading(0, 0, 4), TERMS, 0))
+    header, arrays = unpack(decoding.stepper(told, dates, reading(told.trace, 0, 0), TERMS, 0))
     assert header["sampling"]
     ids = torch.from_numpy(arrays["serial_ids"].astype(np.int64))
     np.testing.assert_array_equal(arrays["drawn_p"], drawn.gather(1, ids).numpy())
@@ -114,7 +114,7 @@ def test_the_beam_payload_holds_every_hypothesis_and_the_node(dates: Scope) -> N
     node = (4, 1)
     tokens = steps[4].kept[1].tokens
     run = aligned.along(dates.model, trace.source.ids, tokens)
-    payload = decoding_beam.beam_tree(steps, node, run, trace, dates, Reading(1, 0, 4), TERMS, 0.6)
+    payload = decoding_beam.beam_tree(steps, node, run, trace, dates, reading(trace, 1, 0), TERMS, 0.6)
     header, arrays = unpack(payload)
     assert [[n["score"] for n in column] for column in header["steps"]] == [[h.score for h in s.kept] for s in steps]
     assert header["steps"][4][1]["text"] == dates.tokenizer.decode(tokens)
@@ -162,7 +162,7 @@ def test_the_arrays_are_the_runs(dates: Scope) -> None:
 
 def test_the_drawing_is_well_formed_and_shows_inference_only_so_far(dates: Scope) -> None:
     told = story(dates, "20<&>0")
-    svg = ElementTree.fromstring(decoding_drawing.drawing(told, dates, Reading(0, None, 4), 2, "a <title> & more"))
+    svg = ElementTree.fromstring(decoding_drawing.drawing(told, dates, reading(told.trace), 2, "a <title> & more"))
     texts = [t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert "a <title> & more" in texts
     y = next(t.get("y") for t in svg.iter("{http://www.w3.org/2000/svg}text") if t.text == "and writes")

@@ -85,7 +85,9 @@ def test_the_walks_payload_is_the_walk(trace, at):
     header, arrays = unpack(inside.walk(trace, at, TERMS))
     w = anatomy.walk(at.site, at.query, at.head)
     assert header["indices"] == list(range(at.site.k.shape[2]))
-    for name in ("a", "memory", "q", "k", "v", "products", "scaled", "raw", "scores", "masked", "weights", "parts", "b"):
+    np.testing.assert_array_equal(arrays["products"], w.compared.met.numpy())
+    np.testing.assert_array_equal(arrays["terms"], w.compared.terms.numpy())
+    for name in ("a", "memory", "q", "k", "v", "raw", "scores", "masked", "weights", "parts", "b"):
         np.testing.assert_array_equal(arrays[name], getattr(w, name).numpy(), err_msg=name)
     np.testing.assert_allclose(arrays["products"].sum(-1), arrays["raw"], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(arrays["raw"] / math.sqrt(at.site.d_head), arrays["scores"], rtol=1e-5, atol=1e-5)
@@ -252,8 +254,9 @@ def test_the_walks_csv_and_npz(trace, at):
     weights = at.site.weights(at.head)[at.query].numpy()
     np.testing.assert_array_equal([np.float32(row["weight"]) for row in rows], weights)
     for row in rows:
-        products = [float(row[f"q∘k {d}"]) for d in range(1, at.site.d_head + 1)]
-        assert sum(products) == pytest.approx(float(row["q·k"]), rel=1e-4, abs=1e-4)
+        terms = [float(row[f"term {d}"]) for d in range(1, at.site.d_head + 1)]
+        assert sum(terms) == pytest.approx(float(row["score"]), rel=1e-4, abs=1e-4)
+        assert float(row["q·k"]) == pytest.approx(float(row["score"]) * math.sqrt(at.site.d_head), rel=1e-4, abs=1e-4)
     kept = np.load(io.BytesIO(inside_export.walk_npz(trace, at)))
     np.testing.assert_array_equal(kept["weights"], weights)
     np.testing.assert_allclose(kept["heads_added"].sum(0) + kept["bias"], kept["output"], rtol=1e-5, atol=1e-6)

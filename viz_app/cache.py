@@ -2,6 +2,7 @@
 
 import gc
 import os
+import threading
 from pathlib import Path
 
 import streamlit as st
@@ -12,9 +13,12 @@ from models import Scope, Trace, aligned
 from models.interventions import MaskChanges
 from models.masked_runs import MaskedRun, run_masked
 from models.position_measures import FormulaMeasures, measure
+from models.reach import Choice, Reach
+from models.reach import reach as reach_of
 from models.scope import shipped_folder
 from models.tokenizer import Encoding
 
+_one_run = threading.Lock()   # runs side by side only wait for each other's interpreter lock, at every operation of torch
 KEPT_TRACES = 48    # one of a short sentence is under 1 MB, one of 500 tokens some 50 MB; a session needs one or two
 
 
@@ -38,6 +42,11 @@ def snapshot_trace(scope: Scope, step: int, text: Trace) -> Trace:
     return _snapshot_trace(scope, *_weights(scope), step, text.source.text, text.target)
 
 
+def swapped_trace(scope: Scope, similarity: str, text: Trace) -> Trace:
+    """The source and the target of `text` under the same weights with another similarity, teacher-forced."""
+    return _swapped_trace(scope, *_weights(scope), similarity, text.source.text, text.target)
+
+
 def decoded(scope: Scope, source: tuple[int, ...], method: aligned.Method) -> aligned.Autoregression:
     """What a method writes for these source tokens, with every step's attention."""
     return _decoded(scope, *_weights(scope), source, method)
@@ -55,6 +64,16 @@ def masked_runs(
     return _masked_runs(scope, *_weights(scope), pairs, changes)
 
 
+def reach(scope: Scope, source: tuple[int, ...], choice: Choice) -> Reach:
+    """What one layer over these source tokens lets reach what."""
+    return _reach(scope, *_weights(scope), source, choice)
+
+
+def same_pair(scope: Scope, source: str, target: Encoding) -> Trace:
+    """A model's run on a source and on another run's target. Raises models.InputError."""
+    return _same_pair(scope, *_weights(scope), source, target)
+
+
 def _weights(scope: Scope) -> tuple[str, int]:
     """Names the weights of an opened checkpoint: its folder and its training step."""
     return str(scope.path), int(scope.training.get("step", 0))
@@ -68,6 +87,16 @@ def _snapshot(_scope: Scope, path: str, trained: int, step: int) -> Scope:
 @st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False, hash_funcs={Encoding: repr})
 def _snapshot_trace(_scope: Scope, path: str, trained: int, step: int, source: str, target: Encoding) -> Trace:
     return _snapshot(_scope, path, trained, step).run_batch([(source, target)])[0]
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _swapped(_scope: Scope, path: str, trained: int, similarity: str) -> Scope:
+    return _scope.with_similarity(similarity)
+
+
+@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False, hash_funcs={Encoding: repr})
+def _swapped_trace(_scope: Scope, path: str, trained: int, similarity: str, source: str, target: Encoding) -> Trace:
+    return _swapped(_scope, path, trained, similarity).run_batch([(source, target)])[0]
 
 
 @st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False)
@@ -89,6 +118,16 @@ def _masked_runs(
     return run_masked(_scope, pairs, changes)
 
 
+@st.cache_resource(max_entries=4 * KEPT_TRACES, show_spinner=False)
+def _reach(_scope: Scope, path: str, step: int, source: tuple[int, ...], choice: Choice) -> Reach:
+    return reach_of(_scope.model, source, choice)
+
+
+@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False, hash_funcs={Encoding: repr})
+def _same_pair(_scope: Scope, path: str, step: int, source: str, target: Encoding) -> Trace:
+    return _scope.run_batch([(source, target)])[0]
+
+
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _scope(name: str, version: int) -> Scope:
     return models.load(name)
@@ -96,7 +135,8 @@ def _scope(name: str, version: int) -> Scope:
 
 @st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False)
 def _trace(name: str, version: int, source: str, target: str | None) -> Trace:
-    return _scope(name, version).run(source, target)
+    with _one_run:
+        return _scope(name, version).run(source, target)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)

@@ -15,15 +15,16 @@ _CHANGES, _PUBLISHED = "masks changes", "masks published"
 _VIEW, _VIEW_PARAM, _FIRST = "masks view", "mask", "decoder_self"
 
 
-def changes() -> MaskChanges:
-    """The changes of this session; a pasted URL is followed."""
+def changes(trace: Trace) -> MaskChanges:
+    """The changes of this session to the kinds of attention that this trace has; a pasted URL is followed."""
     params = {name: st.query_params[name] for name in _PARAMS.values() if name in st.query_params}
     if params and params != st.session_state.get(_PUBLISHED):
         texts = {kind: params.get(name, "") for kind, name in _PARAMS.items()}
         st.session_state[_CHANGES] = MaskChanges(**{kind: masks_text.from_text(text) for kind, text in texts.items()})
     found = st.session_state.setdefault(_CHANGES, MaskChanges())
     _publish(found)
-    return found
+    there = {site.kind for site in trace.attention.values()}
+    return MaskChanges(**{kind: found.of(kind) for kind in there})
 
 
 def _publish(found: MaskChanges) -> None:
@@ -73,7 +74,8 @@ def view(trace: Trace) -> tuple[str, AttentionSite, int]:
     of that kind or were chosen here, else that kind's of the same layer."""
     asked = st.session_state.get(_VIEW) or st.query_params.get(_VIEW_PARAM, "")
     kind, _, own = asked.partition(".")
-    kind = kind if kind in _PARAMS else _FIRST
+    there = {site.kind for site in trace.attention.values()}
+    kind = next(k for k in (kind, _FIRST, *_PARAMS) if k in there)
     site, focus = state.focus(trace)
     if site.kind != kind and not own:
         sites = [s for s in trace.attention.values() if s.kind == kind]

@@ -12,6 +12,7 @@ from viz_app import cache, parts, state
 from viz_app.sidebar import Shown, sidebar
 from viz_app.views.attention import attention
 from viz_app.views.decoding import decoding
+from viz_app.views.from_rnn import from_rnn
 from viz_app.views.inside import inside
 from viz_app.views.masks import masks
 from viz_app.views.positions import positions
@@ -25,6 +26,7 @@ VIEWS: dict[str, tuple[str, Callable[[Shown], None]]] = {
     "positions": ("Positions", positions),
     "masks": ("Masks", masks),
     "decoding": ("Decoding", decoding),
+    "from-rnn": ("From RNN to attention", from_rnn),
 }
 
 
@@ -34,12 +36,16 @@ def main() -> None:
     st.set_page_config(page_title="Attnscope", page_icon="👁", layout="wide", initial_sidebar_state=290)
     st.html(_STYLE)
     pages = {
-        st.Page(lambda: None, title=title, url_path=address, default=i == 0): view
+        st.Page(lambda: None, title=title, url_path=address if i else None, default=i == 0): view
         for i, (address, (title, view)) in enumerate(VIEWS.items())
     }
-    view = pages[st.navigation(list(pages), position="top")]
+    landing = next(iter(pages))
+    by_name = st.Page(lambda: None, title=landing.title, url_path=next(iter(VIEWS)), visibility="hidden")
+    page = st.navigation([*pages, by_name], position="top")
+    if page == by_name:     # Streamlit serves the first page at "/" alone, but its own address may be typed too
+        st.switch_page(landing, query_params=st.query_params.to_dict())
     state.arrive()
-    _page(view)
+    _page(pages[page])
     cache.settle()
 
 

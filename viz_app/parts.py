@@ -1,5 +1,6 @@
 """Small pieces that several pages put on the screen. HTML here is the app's own words; text from outside is never in it."""
 
+from collections.abc import Callable
 from html import escape
 
 import streamlit as st
@@ -56,10 +57,16 @@ def downloads(trace: Trace, site: AttentionSite, head: int, terms: words.Terms) 
     name = words.file_name(site, head)
     title = words.head_title(site, head, terms)
     with st.container(horizontal=True, gap="small", key="downloads"):
-        _download("This head, CSV", lambda: export.head_csv(trace, site, head), f"{name}.csv", "text/csv")
-        _download("This head, SVG", lambda: export.head_svg(trace, site, head, title), f"{name}.svg", "image/svg+xml")
-        _download("All heads, npz", lambda: export.heads_npz(trace), "all-heads.npz", "application/octet-stream")
+        download("This head, CSV", lambda: export.head_csv(trace, site, head), f"{name}.csv", "text/csv")
+        download("This head, SVG", lambda: export.head_svg(trace, site, head, title), f"{name}.svg", "image/svg+xml")
+        download("All heads, npz", lambda: export.heads_npz(trace), "all-heads.npz")
 
 
-def _download(label: str, make, file_name: str, mime: str) -> None:
-    st.download_button(label, make, file_name, mime, key=f"download {label}", on_click="ignore", icon=":material/download:")
+def download(label: str, make: Callable[[], str | bytes], name: str, mime: str = "application/octet-stream") -> None:
+    """A download whose file is made when it is asked for."""
+    st.download_button(label, make, name, mime, key=f"download {label}", on_click="ignore", icon=":material/download:")
+
+
+def camera(name: str) -> dict:
+    """Settings of a plotly picture: its camera saves a drawing under this name."""
+    return {"toImageButtonOptions": {"format": "svg", "filename": name}, "displaylogo": False}

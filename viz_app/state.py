@@ -74,6 +74,25 @@ def lock(token: str) -> None:
     st.session_state[_FOCUS] = replace(st.session_state.get(_FOCUS, Focus()), lock=token)
 
 
+def keep(name: str, value: str | int | None) -> None:
+    """Put a choice of a page into the session and into the URL, or take it out of both."""
+    st.session_state[f"{name} kept"] = value if value is None else str(value)
+    if value is None:
+        st.query_params.pop(name, None)
+    else:
+        st.query_params[name] = str(value)
+
+
+def kept(name: str) -> str | None:
+    """What the URL says, else what the session remembers, which is then in the URL again."""
+    asked = st.query_params.get(name)
+    remembered = st.session_state.get(f"{name} kept")
+    if asked is None and remembered is not None:
+        keep(name, remembered)
+    st.session_state[f"{name} kept"] = asked or remembered
+    return asked or remembered
+
+
 def _publish(params: dict[str, str]) -> None:
     standing = all(st.query_params.get(name) == value for name, value in params.items())    # a change of page empties the URL
     if standing and params == st.session_state.get(_PUBLISHED):

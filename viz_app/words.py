@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from models.trace import AttentionSite, Trace
 
-KIND_TITLES = {
+_KIND_TITLES = {
     "encoder_self": "Encoder self-attention",
     "decoder_self": "Decoder masked self-attention",
     "cross": "Cross-attention",
@@ -47,6 +47,22 @@ def terms(task: str, name: str = "") -> Terms:
     )
 
 
+def is_alignment(site: AttentionSite) -> bool:
+    """Whether this is an RNN's alignment, which has no W_Q, W_K, W_V and W_O, and one head."""
+    return not site.projections
+
+
+def kind_title(site: AttentionSite) -> str:
+    """What this kind of attention is called."""
+    return "Alignment" if is_alignment(site) else _KIND_TITLES[site.kind]
+
+
+def kind_short(site: AttentionSite) -> str:
+    """The same where there is little room."""
+    short = {"encoder_self": "Encoder self", "decoder_self": "Decoder self", "cross": "Cross"}
+    return "Alignment" if is_alignment(site) else short[site.kind]
+
+
 def kind_subtitle(kind: str, t: Terms) -> str:
     """Who reads what in this kind of attention."""
     return {
@@ -56,10 +72,18 @@ def kind_subtitle(kind: str, t: Terms) -> str:
     }[kind]
 
 
+def layer_place(site: AttentionSite) -> str:
+    """Which layer this is, for people: counted from 1."""
+    side = "Encoder" if site.kind == "encoder_self" else "Decoder"
+    if is_alignment(site):
+        return f"{side}, alignment"
+    numbered = any(part.isdigit() for part in site.name.split("."))
+    return f"{side} layer {site.layer + 1}" if numbered else f"{side}, {_KIND_TITLES[site.kind].lower()}"
+
+
 def place(site: AttentionSite, head: int) -> str:
     """Where this head is, for people: counted from 1."""
-    side = "Encoder" if site.kind == "encoder_self" else "Decoder"
-    return f"{side} layer {site.layer + 1}, head {head + 1}"
+    return layer_place(site) if is_alignment(site) else f"{layer_place(site)}, head {head + 1}"
 
 
 def head_title(site: AttentionSite, head: int, t: Terms) -> str:
@@ -81,6 +105,12 @@ def axes(site: AttentionSite, t: Terms) -> tuple[str, str]:
 
 def where_from(site: AttentionSite, t: Terms) -> str:
     """Where the queries, keys and values of this kind of attention come from."""
+    if is_alignment(site):
+        return (
+            "Queries are the decoder's state **s(i−1)** before the step that writes token i; keys and values are both the "
+            f"encoder's states **h(j)**, one for each {t.source_token}. Their mixture, the context c(i), is what the step "
+            "then reads. This is where the two texts meet."
+        )
     return {
         "encoder_self": f"Queries **Q**, keys **K** and values **V** all come from {t.source}: "
         f"each {t.source_token} may read every other, in both directions.",
@@ -91,12 +121,26 @@ def where_from(site: AttentionSite, t: Terms) -> str:
     }[site.kind]
 
 
+def formula(site: AttentionSite) -> str:
+    """The similarity as a formula, with its numbers where it is short."""
+    if is_alignment(site):
+        return "v·tanh(W s(i−1) + U h(j))"
+    learned = site.similarity.learned
+    return {
+        "scaled dot": f"q·k / √{site.d_head}",
+        "cosine": f"{float(learned['log_t'].exp()):.3g} · cos(q, k)" if "log_t" in learned else "",
+    }.get(site.similarity.name) or site.similarity.formula
+
+
 def how_to_read(site: AttentionSite) -> str:
     """How one row of the picture is made, in words and then in symbols."""
+    passes_on = (
+        "the context is that mixture of the states, Σ weight · h(j)." if is_alignment(site)
+        else "the head then passes on that mixture of the values, weights · V."
+    )
     return (
         "Each row is one reader. Its weights say how it divides its attention: none is negative and together they make 1. "
-        f"They are softmax(q·k / √{site.d_head}) over the keys the row may read; "
-        "the head then passes on that mixture of the values, weights · V."
+        f"They are softmax({formula(site)}) over the keys the row may read; {passes_on}"
     )
 
 

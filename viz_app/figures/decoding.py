@@ -16,6 +16,7 @@ from models.work import work
 from viz_app import words
 from viz_app.figures.labels import Label, labels, visible
 from viz_app.figures.payload import pack
+from viz_app.figures.sites import by_kind
 
 CANDIDATES = 8  # bars at each step; the token taken is added if it is not among them
 _SPECIAL = {"<s>": "[start]", "</s>": "[end]", "<pad>": "[padding]", "<unk>": "[unknown]"}
@@ -24,19 +25,27 @@ HOW = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"
 
 @dataclass(frozen=True)
 class Reading:
-    """Which attention is shown: a decoder layer (from 0), and one head (from 0) or, with None, the mean over heads."""
+    """Which attention is shown: the names of a cross- and a self-attention of the decoder (empty where there is none), and
+    one head (from 0) or, with None, the mean over heads. `name` says it in words, `cross_name` what the first is called."""
 
-    layer: int
-    head: int | None
-    n_heads: int
+    cross: str = ""
+    own: str = ""
+    head: int | None = None
+    name: str = ""
+    cross_name: str = ""
 
-    def site(self, kind: str) -> str:
-        return f"decoder.layers.{self.layer}.{'cross' if kind == 'cross' else 'self'}_attn"
 
-    @property
-    def name(self) -> str:
-        who = f"mean over its {self.n_heads} heads" if self.head is None else f"head {self.head + 1}"
-        return f"decoder layer {self.layer + 1}, {who}"
+def reading(trace: Trace, layer: int = 0, head: int | None = None) -> Reading:
+    """The attention of a decoder layer (from 0). A cross-attention that has no layers is shown with any of them."""
+    sites = {kind: {site.layer: site for site in group} for kind, group in by_kind(trace)}
+    crossing = sites.get("cross", {})
+    cross, own = crossing.get(layer) or next(iter(crossing.values()), None), sites.get("decoder_self", {}).get(layer)
+    if cross is None:
+        return Reading()
+    if words.is_alignment(cross):
+        return Reading(cross.name, "", 0, "weights α of the context", "Alignment")
+    who = f"mean over its {cross.n_heads} heads" if head is None else f"head {head + 1}"
+    return Reading(cross.name, own.name if own else "", head, f"decoder layer {layer + 1}, {who}", "Cross-attention")
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,8 @@ def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, st
         "forced": [i for i, _ in story.method.forced],
         "how": HOW[story.method.how],
         "sampling": story.method.how == "sample",
-        "reading": reading.name,
+        "reading": reading.name, "cross": reading.cross_name, "own": bool(reading.own),
+        "family": "recurrent" if story.serial.states else "attention", "vectors": _vectors(story),
         "sourceName": terms.source,
         "targetName": terms.target,
         "ownText": not trace.teacher_forced,
@@ -103,11 +113,22 @@ def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, st
         arrays[f"{name}_p"] = run.log_probs.gather(1, ids).exp().numpy()
         arrays[f"{name}_rank"] = _rank(run).numpy().astype(np.int32)
         arrays[f"{name}_entropy"] = run.entropy.numpy()
-        arrays[f"{name}_cross"] = run.weights(reading.site("cross"), reading.head).numpy()
-        arrays[f"{name}_self"] = run.weights(reading.site("self"), reading.head).numpy()
+        arrays |= {f"{name}_{part}": run.weights(site, reading.head).numpy()
+                   for part, site in (("cross", reading.cross), ("self", reading.own)) if site}
+        arrays |= {f"{name}_{part}": values.numpy() for part, values in run.states.items()}
     if story.method.how == "sample":
         arrays["drawn_p"] = drawn_from(story).gather(1, candidates(story.serial)).numpy()
     return pack(header, **arrays)
+
+
+def _vectors(story: Story) -> list[dict[str, Any]]:
+    """The vectors of a recurrent decoder at each step: their activation, what they are, and the scale both runs share."""
+    titles = {"decoder.states": "State s(i) after this step", "decoder.contexts": "Context c(i), what it read"}
+    return [
+        {"name": name, "title": titles[name],
+         "scale": max(float(run.states[name].abs().max()) for run in (story.parallel, story.serial))}
+        for name in sorted(story.serial.states)
+    ]
 
 
 def candidates(run: Run) -> torch.Tensor:
@@ -182,6 +203,7 @@ def _work(story: Story, scope: Scope) -> dict[str, Any]:
         "cached": list(count.cached),
         "uncached": list(count.uncached),
         "parallel": given.parallel,
-        "layers": scope.config.n_decoder_layers,
+        "layers": len({site.layer for site in story.trace.attention.values() if site.kind == "decoder_self"}),
         "source": n_source,
+        "state": next((values.shape[1] for name, values in story.serial.states.items() if name == "decoder.states"), 0),
     }

@@ -57,6 +57,7 @@ def beam_tree(
         "token": token_label(scope.tokenizer, hypothesis.tokens[-1], first=len(hypothesis.tokens) == 1).as_json(),
         "candidates": [token_label(scope.tokenizer, i, first=not read).as_json() for i in ids[0].tolist()],
         "reading": reading.name,
+        "cross": reading.cross_name,
         "sourceName": terms.source,
         "taken": hypothesis.tokens[-1],
         "alpha": alpha,
@@ -65,8 +66,8 @@ def beam_tree(
         header,
         ids=ids[0].numpy().astype(np.int32),
         p=run.log_probs[-1:].gather(1, ids).exp()[0].numpy(),
-        cross=run.weights(reading.site("cross"), reading.head)[-1].numpy(),
-        self=run.weights(reading.site("self"), reading.head)[-1].numpy(),
+        **{part: run.weights(site, reading.head)[-1].numpy()
+           for part, site in (("cross", reading.cross), ("self", reading.own)) if site},
     )
 
 

@@ -68,8 +68,11 @@ def _step(x: float, y: float, name: str, run: Run, step: int, story: Story, scop
         parts.append(_text(x + 296, y, f"{p:.3f}"))
     own = [_short(token_label(scope.tokenizer, t, first=n == 1).text) for n, t in enumerate(run.read[: i + 1])]
     source = [_short(label.text) for label in labels(story.trace.source)]
-    for what, kind, tokens in (("Cross-attention to the source", "cross", source), ("Self-attention", "self", own)):
-        weights = run.weights(reading.site(kind), reading.head)[i].tolist()
+    read = (f"{reading.cross_name} to the source", reading.cross, source), ("Self-attention", reading.own, own)
+    for what, site, tokens in read:
+        if not site:
+            continue
+        weights = run.weights(site, reading.head)[i].tolist()
         drawn, y = _chips(x, y + 26, f"{what} ({reading.name})", tokens, weights)
         parts += drawn
     return parts, y

@@ -42,7 +42,8 @@ def _row(run: Run, i: int, forced: dict[int, int], scope: Scope) -> list:
 
 def arrays(story: Story, scope: Scope) -> bytes:
     """Both runs, "parallel" and "serial": tokens read and taken, log-probabilities (position, vocab), entropies, and of
-    every decoder site the weights (head, position, key); the self-attention to later keys is 0."""
+    every decoder site the weights (head, position, key), where the self-attention to later keys is 0; of a recurrent
+    decoder its states and contexts (position, number)."""
     kept: dict[str, np.ndarray] = {
         "source_tokens": np.array(story.trace.source.tokens),
         "vocabulary": np.array(scope.tokenizer.tokens(range(scope.config.vocab_size))),
@@ -52,6 +53,7 @@ def arrays(story: Story, scope: Scope) -> bytes:
         kept[f"{name}.log_probs"], kept[f"{name}.entropy"] = run.log_probs.numpy(), run.entropy.numpy()
         for site, rows in run.rows.items():
             kept[f"{name}.{site}"] = np.stack([run.weights(site, head).numpy() for head in range(len(rows[0]))])
+        kept |= {f"{name}.{part}": values.numpy() for part, values in run.states.items()}
     out = io.BytesIO()
     np.savez_compressed(out, **kept)
     return out.getvalue()

@@ -4,7 +4,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,7 +11,9 @@ from models import anatomy
 from models.anatomy import Heads, Walk
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.figures import inside_words
+from viz_app.figures import inside_columns, inside_stages, inside_words
+from viz_app.figures.inside_columns import peak
+from viz_app.figures.inside_stages import Scene, Stage
 from viz_app.figures.labels import Label, labels
 from viz_app.figures.payload import pack
 from viz_app.figures.sites import token_rows
@@ -72,28 +73,29 @@ def token_choice(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
 
 def walk(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
     """The payload of the component `walk`: every stage of one weight, for the strongest keys."""
-    w, every = at.walk, anatomy.heads(trace, at.site, at.query)
+    w = at.walk
+    every = None if words.is_alignment(at.site) else anatomy.heads(trace, at.site, at.query)
     rows = shown_keys(w, at.key)
     query, key = _labels(trace, at)
     others = torch.ones(len(w.weights), dtype=torch.bool)
     others[rows] = False
+    arrays, told = inside_columns.arrays(at.site, w, rows), stages(trace, at, terms, every)
+    columns, used = inside_columns.columns(at.site, arrays), {column for stage in told for column in stage.columns}
     header: dict[str, Any] = {
         "site": at.site.name, "head": at.head, "query": at.query, "key": at.key, "indices": rows,
         "title": inside_words.title(at.site, at.head, terms, query[at.query], key[at.key], float(w.weights[at.key])),
-        "stages": [asdict(s) for s in stages(trace, at, terms, every)],
+        "stages": [asdict(s) for s in told],
+        "columns": {name: inside_columns.as_json(column) for name, column in columns.items() if name in used},
+        "links": [[name, title, next(i for i, s in enumerate(told) if name in s.columns)]
+                  for name, title in inside_columns.links(at.site)],
         "queryLabel": query[at.query].as_json(),
         "keyLabels": [_numbered(key[j], j if len(rows) < len(key) else None) for j in rows],
         "blocked": _reasons(at, rows), "n_keys": len(w.weights),
         "shown": inside_words.shown(len(rows), len(w.weights), float(w.weights[others].sum())),
-        "scales": _scales(w, rows), "file": f"{words.file_name(at.site, at.head)}.query{at.query}.key{at.key}",
-        **_head_scales(every),
+        "file": f"{words.file_name(at.site, at.head)}.query{at.query}.key{at.key}",
+        **(_head_scales(every) if every else {"n_heads": 0}),
     }
-    arrays = {
-        "a": w.a, "memory": w.memory[rows], "q": w.q, "k": w.k[rows], "v": w.v[rows], "products": w.products[rows],
-        "scaled": w.scaled[rows], "raw": w.raw[rows], "scores": w.scores[rows], "masked": w.masked[rows],
-        "weights": w.weights[rows], "parts": w.parts[rows], "rest": w.parts[others].sum(0), "b": w.b,
-        **_head_arrays(every),
-    }
+    arrays |= {"rest": w.parts[others].sum(0), **(_head_arrays(every) if every else {})}
     return pack(header, **{name: array.numpy() for name, array in arrays.items()})
 
 
@@ -106,11 +108,11 @@ def heads(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
         "site": at.site.name, "head": at.head, "query": at.query, "file": f"{at.site.name}.heads.query{at.query}",
         "title": inside_words.heads_title(at.site, terms, query[at.query]),
         "sentence": inside_words.heads_sentence(every, query[at.query]),
-        "queries": [label.as_json() for label in query], "longest": _peak(lengths), **_head_scales(every),
+        "queries": [label.as_json() for label in query], "longest": peak(lengths), **_head_scales(every),
     }
     cosines = {"along_total": every.along_total, "along_residual": every.along_residual}
     arrays = {**_head_arrays(every), **cosines, "between": every.between, "lengths": lengths}
-    return pack(header, **{name: array.numpy() for name, array in arrays.items()})
+    return pack(header, **{name: array.numpy() for name, array in arrays.items() if array is not None})
 
 
 def shown_keys(w: Walk, key: int) -> list[int]:
@@ -120,16 +122,16 @@ def shown_keys(w: Walk, key: int) -> list[int]:
     return sorted(kept if key in kept else [*kept[:-1], key])
 
 
-def stages(trace: Trace, at: Cell, terms: words.Terms, every: Heads | None = None) -> list[inside_words.Stage]:
-    """The stops of this walk, in words and formulas."""
-    w = at.walk
+def stages(trace: Trace, at: Cell, terms: words.Terms, every: Heads | None = None) -> list[Stage]:
+    """The stages of this weight's walk."""
     query, key = _labels(trace, at)
     blocked: dict[str, int] = {}
-    for names in _reasons(at, range(len(w.weights))):
+    for names in _reasons(at, range(len(at.walk.weights))):
         for name in names:
             blocked[name] = blocked.get(name, 0) + 1
-    every = every or anatomy.heads(trace, at.site, at.query)
-    return inside_words.stages(at.site, w, every, at.key, query[at.query], key[at.key], blocked, terms)
+    if every is None and not words.is_alignment(at.site):
+        every = anatomy.heads(trace, at.site, at.query)
+    return inside_stages.stages(Scene(at.site, at.walk, every, at.key, query[at.query], key[at.key], blocked, terms))
 
 
 def _numbered(label: Label, place: int | None) -> list:
@@ -155,7 +157,8 @@ def _reasons(at: Cell, keys) -> list[list[str]]:
 
 
 def _head_arrays(every: Heads) -> dict[str, Tensor]:
-    foot = {"bias": every.bias, "total": every.total, "residual": every.residual}
+    foot = {"bias": every.bias, "total": every.total}
+    foot |= {} if every.residual is None else {"residual": every.residual}
     sizes = torch.cat([every.norms, torch.stack([value.norm() for value in foot.values()])])     # of each row of the table
     return {"head_out": every.head_out, "added": every.added, **foot, "sizes": sizes}
 
@@ -163,18 +166,6 @@ def _head_arrays(every: Heads) -> dict[str, Tensor]:
 def _head_scales(every: Heads) -> dict[str, Any]:
     """Colour scales of the heads' table: one for the heads' results, one for all that is added up, the stream has its own."""
     together = torch.cat([every.added.flatten(), every.bias, every.total])
-    scales = {"head_out": _peak(every.head_out), "added": _peak(together), "residual": _peak(every.residual)}
+    scales = {"head_out": peak(every.head_out), "added": peak(together)}
+    scales |= {} if every.residual is None else {"residual": peak(every.residual)}
     return {"n_heads": len(every.added), "d_model": len(every.total), "d_head": every.head_out.shape[1], "headScales": scales}
-
-
-def _scales(w: Walk, rows: list[int]) -> dict[str, float]:
-    """Largest absolute value of what is drawn on one scale: things compared share it."""
-    return {
-        "a": max(_peak(w.a), _peak(w.memory[rows])), "qk": max(_peak(w.q), _peak(w.k[rows])),
-        "v": max(_peak(w.v[rows]), _peak(w.b)), "products": _peak(w.products[rows]), "scaled": _peak(w.scaled[rows]),
-        "raw": _peak(w.raw[rows]),
-    }
-
-
-def _peak(values: Tensor) -> float:
-    return float(np.float32(values.abs().max())) if values.numel() else 0.0

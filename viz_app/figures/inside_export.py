@@ -15,28 +15,36 @@ from viz_app.figures.sites import token_rows
 
 
 def walk_csv(trace: Trace, at: Cell) -> str:
-    """A row a key, all of them: q·k, score, the mask's verdict, masked score, weight, then q∘k and weight·v number by number."""
+    """A row a key, all of them: score, the mask's verdict, masked score, weight, then the terms that sum to the score and
+    weight·v, number by number; under the scaled dot product q·k too."""
     w, names = at.walk, labels(token_rows(trace, at.site)[1])
-    numbers = range(1, at.site.d_head + 1)
-    heading = ["key", "q·k", "score", "allowed", "masked", "weight"]
-    heading += [f"{product} {d}" for product in ("q∘k", "weight·v") for d in numbers]
+    raw = {"q·k": w.raw} if at.site.similarity.name == "scaled dot" else {}
+    heading = ["key", *raw, "score", "allowed", "masked", "weight"]
+    for product, of in (("term", w.compared.terms), ("weight·v", w.parts)):
+        heading += [f"{product} {d + 1}" for d in range(of.shape[1])]
     rows = [
-        [f"{j} {names[j].text}", w.raw[j], w.scores[j], int(w.allowed[j]), w.masked[j], w.weights[j], *w.products[j], *w.parts[j]]
+        [f"{j} {names[j].text}", *(of[j] for of in raw.values()), w.scores[j], int(w.allowed[j]), w.masked[j], w.weights[j],
+         *w.compared.terms[j], *w.parts[j]]
         for j in range(len(names))
     ]
     return _table(heading, rows)
 
 
 def walk_npz(trace: Trace, at: Cell) -> bytes:
-    """Every vector and number of the walk under its name (a, memory, q, k, v, products, raw, scores, … b, added), all keys,
-    with every head's part, the output, and the tokens."""
-    w, every = at.walk, anatomy.heads(trace, at.site, at.query)
+    """Every vector and number of the walk under its name (a, memory, q, k, v, compared_q, compared_k, met, terms, scores, …
+    b), all keys, what the similarity has learned, and the tokens; where there is W_O, every head's part and the output."""
+    w = at.walk
     query, key = token_rows(trace, at.site)
-    names = ("a", "memory", "q", "k", "v", "products", "raw", "scores", "allowed", "masked", "weights", "parts", "b", "added")
+    names = ("a", "memory", "q", "k", "v", "scores", "allowed", "masked", "weights", "parts", "b")
     arrays = {name: getattr(w, name).numpy() for name in names}
-    heads = {"head_out": every.head_out, "heads_added": every.added, "bias": every.bias}
-    heads |= {"output": every.total, "residual": every.residual}
-    arrays |= {name: value.numpy() for name, value in heads.items()}
+    compared = {"compared_q": w.compared.q, "compared_k": w.compared.k, "met": w.compared.met, "terms": w.compared.terms}
+    more = compared | {f"learned_{name}": value for name, value in at.site.similarity.learned.items()}
+    if at.site.projections:
+        every = anatomy.heads(trace, at.site, at.query)
+        more |= {"added": w.added, "head_out": every.head_out, "heads_added": every.added}
+        more |= {"bias": every.bias, "output": every.total}
+        more |= {} if every.residual is None else {"residual": every.residual}
+    arrays |= {name: value.numpy() for name, value in more.items()}
     return _npz(arrays | {"query_tokens": np.array(query.tokens), "key_tokens": np.array(key.tokens), "query": np.array(w.query)})
 
 
@@ -56,13 +64,15 @@ def scaling_csv(trace: Trace, at: Cell) -> str:
 def heads_csv(trace: Trace, at: Cell) -> str:
     """A row a head at the chosen query: length, cosine with the output and with the stream, then the vector it adds."""
     every = anatomy.heads(trace, at.site, at.query)
-    heading = ["head", "length", "cosine with output", "cosine with stream"]
-    heading += [f"added {d}" for d in range(1, len(every.total) + 1)]
+    cosines = {"cosine with output": every.along_total}
+    cosines |= {} if every.residual is None else {"cosine with stream": every.along_residual}
+    heading = ["head", "length", *cosines, *(f"added {d}" for d in range(1, len(every.total) + 1))]
     rows = [
-        [h + 1, every.norms[h], every.along_total[h], every.along_residual[h], *every.added[h]] for h in range(at.site.n_heads)
+        [h + 1, every.norms[h], *(cosine[h] for cosine in cosines.values()), *every.added[h]] for h in range(at.site.n_heads)
     ]
-    foot = {"bias": every.bias, "output": every.total, "stream": every.residual}
-    rows += [[name, value.norm(), "", "", *value] for name, value in foot.items()]
+    foot = {"bias": every.bias, "output": every.total}
+    foot |= {} if every.residual is None else {"stream": every.residual}
+    rows += [[name, value.norm(), *[""] * len(cosines), *value] for name, value in foot.items()]
     return _table(heading, rows)
 
 

@@ -21,6 +21,7 @@ from viz_app.figures import masks_words
 from viz_app.figures.labels import Label, labels
 from viz_app.figures.masks_text import painted
 from viz_app.figures.payload import pack
+from viz_app.figures.sites import by_kind
 
 LARGEST_SIDE = 64       # cells a side of a small matrix
 DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
@@ -53,10 +54,15 @@ def first_site(trace: Trace, kind: str) -> AttentionSite:
     return next(site for site in trace.attention.values() if site.kind == kind)
 
 
+def kinds(trace: Trace) -> dict[str, str]:
+    """The kinds of attention there are, each with its short name."""
+    return {kind: words.kind_short(sites[0]) for kind, sites in by_kind(trace)}
+
+
 def token_labels(trace: Trace, kind: str) -> tuple[list[Label], list[Label]]:
     """Labels of the query and the key axis, padding included."""
     site = first_site(trace, kind)
-    lengths = (site.q.shape[2], site.k.shape[2])
+    lengths = (site.n_query, site.n_key)
     rows = {"source": trace.source, "target": trace.target}
     fill = Label("[padding]", f"special token {SPECIALS[PAD]}", special=True)
     both = []
@@ -70,7 +76,7 @@ def masks(shown: MaskView) -> bytes:
     """The payload of the mask painter."""
     site = first_site(shown.after.trace, shown.kind)
     change = shown.changes.of(shown.kind)
-    n_query, n_key = site.q.shape[2], site.k.shape[2]
+    n_query, n_key = site.n_query, site.n_key
     own = first_site(shown.before.trace, shown.kind).mask
     base = replace(change, forbidden=(), opened=()).apply(own, n_query, n_key)
     queries, keys = token_labels(shown.after.trace, shown.kind)
@@ -79,7 +85,7 @@ def masks(shown: MaskView) -> bytes:
     effect, effect_arrays = _effect(shown)
     header = {
         "kind": shown.kind, "painted": painted(change),
-        "title": f"{words.KIND_TITLES[shown.kind]}: {words.kind_subtitle(shown.kind, shown.terms)}",
+        "title": f"{words.kind_title(site)}: {words.kind_subtitle(shown.kind, shown.terms)}",
         "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
         "queryAxis": axes[0], "keyAxis": axes[1],
         "layers": [_named(shown.kind, x.name) for x in base.layers], "drawn": _named(shown.kind, DRAWN),
@@ -95,21 +101,22 @@ def _named(kind: str, layer: str) -> dict[str, str]:
 def story(shown: MaskView) -> list[str]:
     """What was changed and what came of it, in sentences."""
     notes = []
-    for kind in STREAMS:
+    names = kinds(shown.after.trace)
+    for kind, name in names.items():
         site, change = first_site(shown.after.trace, kind), shown.changes.of(kind)
-        notes.append(masks_words.outside(kind, change, site.q.shape[2], site.k.shape[2]))
+        notes.append(masks_words.outside(name, change, site.n_query, site.n_key))
         real = shown.after.trace.source if STREAMS[kind][0] == "source" else shown.after.trace.target
-        notes.append(masks_words.empty_rows(site, [label.text for label in labels(real)]))
-    return masks_words.story(shown.before, shown.after, shown.changes, [note for note in notes if note])
+        notes.append(masks_words.empty_rows(site, name, [label.text for label in labels(real)]))
+    return masks_words.story(shown.before, shown.after, shown.changes, names, [note for note in notes if note])
 
 
 def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
     """Each kind's layers and their union as small matrices; their cells (1 = allowed) one after the other. Of a long text
     k × k cells become one, open if any of them is."""
     blocks, parts, offset = [], [], 0
-    for kind in STREAMS:
+    for kind in kinds(trace):
         site = first_site(trace, kind)
-        n_query, n_key = site.q.shape[2], site.k.shape[2]
+        n_query, n_key = site.n_query, site.n_key
         k = math.ceil(max(n_query, n_key) / LARGEST_SIDE)
         matrices = [(masks_words.layer(kind, x.name), alone(x, n_query, n_key)) for x in site.mask.layers]
         matrices.append(("all together", site.allowed()))
@@ -121,7 +128,7 @@ def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
             parts.append(small.ravel())
             offset += small.size
         blocks.append({
-            "kind": kind, "title": words.KIND_TITLES[kind], "rows": rows, "cols": cols, "pictures": pictures,
+            "kind": kind, "title": words.kind_title(site), "rows": rows, "cols": cols, "pictures": pictures,
         })
     return blocks, np.concatenate(parts)
 
@@ -174,7 +181,7 @@ def checks(shown: MaskView) -> list[Check]:
     """What must hold for the masks on the screen, over every layer and head of the changed run."""
     apart, touched = 0, 0.0
     for site in shown.after.trace.attention.values():
-        n_query, n_key = site.q.shape[2], site.k.shape[2]
+        n_query, n_key = site.n_query, site.n_key
         together = np.ones((n_query, n_key), bool)
         for x in site.mask.layers:
             together &= alone(x, n_query, n_key).numpy()

@@ -7,11 +7,10 @@ from html import escape
 
 import numpy as np
 
-from models.masks import STREAMS
 from viz_app.figures import masks_words
 from viz_app.figures.colours import HATCH, PAPER, TEXT, ramp
 from viz_app.figures.labels import Label, labels
-from viz_app.figures.masks import MaskView, additive, alone, first_site, token_labels
+from viz_app.figures.masks import MaskView, additive, alone, first_site, kinds, token_labels
 
 CELL, LEFT, TOP, GAP = 22, 130, 120, 30
 Colour = Callable[[float], str]
@@ -42,12 +41,12 @@ def everything_npz(shown: MaskView) -> bytes:
     """Masks by kind, layer by layer (True = may attend) and as added to the scores (0 or −∞), the weights of every site
     before and after, (head, query, key), and the log-probabilities of the given target in nats."""
     arrays = {
-        "source_tokens": np.array(first_site(shown.after.trace, "encoder_self").key_tokens),
-        "target_tokens": np.array(first_site(shown.after.trace, "decoder_self").key_tokens),
+        "source_tokens": np.array(first_site(shown.after.trace, "cross").key_tokens),
+        "target_tokens": np.array(first_site(shown.after.trace, "cross").query_tokens),
         "log_probs.before": np.array(shown.before.log_probs), "log_probs.after": np.array(shown.after.log_probs),
     }
     for when, run in (("before", shown.before), ("after", shown.after)):
-        for kind in STREAMS:
+        for kind in kinds(run.trace):
             site = first_site(run.trace, kind)
             for x in site.mask.layers:
                 arrays[f"{kind}.{when}.layer.{x.name}"] = alone(x, site.q.shape[2], site.k.shape[2]).numpy()
@@ -68,7 +67,7 @@ def masks_svg(shown: MaskView) -> str:
     change = weights[1] - weights[0]
     scale = max(float(np.abs(change).max()), 1e-9)
     allowed = [site.allowed().numpy() for site in (before, after)]
-    kind_name = masks_words.KINDS[shown.kind].lower()
+    kind_name = kinds(shown.after.trace)[shown.kind].lower()
     nothing = np.zeros(mask.shape)
     pictures = [   # title, kind, what is not hatched, values, the colour of a value
         (f"Mask, {kind_name} (hatched = may not be read, −∞)", shown.kind, mask, nothing, lambda _: ramp(0.18)),
@@ -83,7 +82,7 @@ def masks_svg(shown: MaskView) -> str:
         drawn.append(_matrix(x, title, queries, keys, shows, values, colour))
         x += LEFT + max(len(keys) * CELL, 7 * len(title) - LEFT) + GAP
         height = max(height, TOP + len(queries) * CELL + 60)
-    heading = f"{shown.title}. {masks_words.changed(shown.changes)}"
+    heading = f"{shown.title}. {masks_words.changed(shown.changes, kinds(shown.after.trace))}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x} {height + 24}" width="{x}" height="{height + 24}" '
         f'font-family="sans-serif" font-size="11" fill="{TEXT}">'

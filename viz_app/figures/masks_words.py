@@ -6,26 +6,45 @@ from models.interventions import MaskChange, MaskChanges
 from models.masked_runs import MaskedRun
 from models.masks import DRAWN, LOOK_AHEAD, PADDING
 from models.trace import AttentionSite
+from viz_app import words
 
 QUESTION = "Masks: who may see whom, and why?"
 ANSWER = "Hatched cells may not be read. Click or drag cells: the model runs again at once."
 
-KINDS = {"encoder_self": "Encoder self", "decoder_self": "Decoder self", "cross": "Cross"}
 _PADDING_OF = {"encoder_self": "source padding", "decoder_self": "target padding", "cross": "cross padding"}
 
-RULES = """
+_RULES = """
 **Two forms of one mask.** Boolean: True where a query may read a key. Additive: 0 there and −∞ elsewhere, added to
-the scores: softmax(QKᵀ/√d_k + M). Since e^−∞ = 0, a blocked cell gets the weight 0 exactly.
+the scores: softmax({formula} + M). Since e^−∞ = 0, a blocked cell gets the weight 0 exactly.
 
-**What a change holds for.** Every layer and head of that kind of attention, and both sentences, by position. While
-writing, a prefix of m tokens meets the top-left m × m part of the decoder's mask.
+**What a change holds for.** {held}
 
 **If you edit a sentence,** painted cells keep their positions. Those beyond the new size are clipped off and come back
 if it grows again; new cells are as the other layers say.
 
-**If a whole row is blocked,** its query reads nothing: all its weights are 0 (not NaN), the heads pass on zeros, and
-the token goes on with its residual stream and the bias of W_O alone.
+**If a whole row is blocked,** its query reads nothing: all its weights are 0 (not NaN), {then}
 """
+
+NO_MASK = """
+**A recurrence has no mask.** A mask says which tokens an attention may read; this model has no attention. What the
+other masks do, it does by its order: its decoder makes the state s(i) from s(i−1) and the token before, so nothing later
+can reach it, and no look-ahead mask is needed. Padding is no token to it either: reading simply stops at the end of a
+text, and h(m), the state it stopped in, goes to the decoder.
+
+To paint on a mask, choose a model with Bahdanau's alignment, which has one (padding), or a Transformer, which has three.
+"""
+
+
+def rules(site: AttentionSite) -> str:
+    """What a mask is and does at this kind of attention."""
+    if words.is_alignment(site):
+        held = "Both sentences, by position: row i is the step that reads token i. A changed step changes the states after it."
+        then = "the context is all zeros, and the step goes on with its token and its state alone."
+    else:
+        held = "Every layer and head of that kind of attention, and both sentences, by position. While writing, a "
+        held += "prefix of m tokens meets the top-left m × m part of the decoder's mask."
+        then = "the heads pass on zeros, and the token goes on with its residual stream and the bias of W_O alone."
+    return _RULES.format(formula=words.formula(site), held=held, then=then)
 
 
 def batch(lengths: Sequence[int]) -> str:
@@ -69,14 +88,16 @@ def ready_label(kind: str, name: str, own: str) -> str:
 
 def site_label(site: AttentionSite) -> str:
     """An attention site in a list."""
+    if words.is_alignment(site):
+        return "Alignment"
     side = "Encoder" if site.kind == "encoder_self" else "Decoder"
     what = "cross" if site.kind == "cross" else "self"
     return f"{side} {site.layer + 1}, {what}"
 
 
-def changed(changes: MaskChanges) -> str:
-    """What has been changed, in one line."""
-    parts = [f"{KINDS[kind]}: {said}" for kind in KINDS if (said := _change(kind, changes.of(kind)))]
+def changed(changes: MaskChanges, names: dict[str, str]) -> str:
+    """What has been changed, in one line; `names` are those of the kinds there are."""
+    parts = [f"{name}: {said}" for kind, name in names.items() if (said := _change(kind, changes.of(kind)))]
     return "Changed. " + "; ".join(parts) + "." if parts else "Nothing is changed yet: before and after are the same."
 
 
@@ -88,32 +109,35 @@ def _change(kind: str, change: MaskChange) -> str:
     return ", ".join(parts)
 
 
-def outside(kind: str, change: MaskChange, n_query: int, n_key: int) -> str:
+def outside(name: str, change: MaskChange, n_query: int, n_key: int) -> str:
     """How many painted cells the present texts clip off; empty if none."""
     n = sum(q >= n_query or k >= n_key for q, k in (*change.forbidden, *change.opened))
     said = "1 painted cell lies" if n == 1 else f"{n} painted cells lie"
-    return f"{KINDS[kind]}: {said} beyond these texts, clipped off until they grow." if n else ""
+    return f"{name}: {said} beyond these texts, clipped off until they grow." if n else ""
 
 
-def empty_rows(site: AttentionSite, tokens: Sequence[str]) -> str:
+def empty_rows(site: AttentionSite, name: str, tokens: Sequence[str]) -> str:
     """Which of these query tokens may read nothing, and what the model does then; empty if none."""
     open_rows = site.allowed().any(-1).tolist()
     blocked = [token for token, is_open in zip(tokens, open_rows, strict=False) if not is_open]
     if not blocked:
         return ""
     others = f" and {len(blocked) - 1} more" if len(blocked) > 1 else ""
+    passes_on = "the context is" if words.is_alignment(site) else "the heads pass on"
     return (
-        f"{KINDS[site.kind]}: the whole row of “{blocked[0]}”{others} is blocked. The model then reads nothing there: "
-        "weights 0, not NaN; the heads pass on zeros."
+        f"{name}: the whole row of “{blocked[0]}”{others} is blocked. The model then reads nothing there: "
+        f"weights 0, not NaN; {passes_on} zeros."
     )
 
 
-def story(before: MaskedRun, after: MaskedRun, changes: MaskChanges, notes: list[str]) -> list[str]:
+def story(
+    before: MaskedRun, after: MaskedRun, changes: MaskChanges, names: dict[str, str], notes: list[str]
+) -> list[str]:
     """What was changed and what came of it: what is written, what is said of the given target, what else to know."""
     same = after.output_ids == before.output_ids
     wrote = f"Under these masks the model writes: {after.output or 'nothing'}"
     wrote += " (as before)." if same else f" (before: {before.output or 'nothing'})."
-    lines = [changed(changes), wrote, effect(before, after), cheat(before, after, changes), *notes]
+    lines = [changed(changes, names), wrote, effect(before, after), cheat(before, after, changes), *notes]
     return [line for line in lines if line]
 
 

@@ -24,7 +24,7 @@ def overview(trace: Trace, terms: words.Terms, site: str = "", head: int = 0) ->
         k = pooling(sites[0], side)
         codes = torch.stack([pooled_codes(s, k) for s in sites]).numpy()      # (layer, head, query, key)
         blocks.append({
-            "kind": kind, "title": words.KIND_TITLES[kind], "subtitle": words.kind_subtitle(kind, terms),
+            "kind": kind, "title": words.kind_title(sites[0]), "subtitle": words.kind_subtitle(kind, terms),
             "sites": [s.name for s in sites], "layers": [s.layer + 1 for s in sites],
             "heads": codes.shape[1], "rows": codes.shape[2], "cols": codes.shape[3], "pool": k, "offset": offset,
         })

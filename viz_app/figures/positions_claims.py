@@ -61,6 +61,23 @@ def shuffled(positioned: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> li
     ]
 
 
+def recurrent(test: ShuffleTest, recorded: Tensor) -> list[Check]:
+    """An RNN's state depends on what it has read so far and on nothing else; and the test looked at the very run shown.
+    `recorded` is (stage, n, d)."""
+    moved = [i for i, place in enumerate(test.order) if place != i]
+    first, last = (moved[0], moved[-1]) if moved else (len(test.order), -1)
+    change, size = test.change, max(1.0, _largest(recorded))
+    checks = [
+        Check("what is read before cannot change", _largest(change[0, :first]), 1e-6,
+              "Reading forwards: largest change of a state before the first moved token, as a share of its length"),
+    ]
+    if len(test.stages) > 1:
+        checks.append(Check("nor what is read before, backwards", _largest(change[1, last + 1 :]), 1e-6,
+                            "Reading backwards: largest change of a state behind the last moved token"))
+    gap = _largest(test.original - recorded)
+    return [*checks, Check("the same run as on the other pages", gap, 1e-5 * size, "Largest difference from the states recorded")]
+
+
 def adding(both: Concatenated, total: Tensor) -> list[Check]:
     """Both ways give the same, over all tokens of the source."""
     size, sentence = max(1.0, _largest(both.added)), "Largest difference over all tokens"

@@ -91,6 +91,13 @@ def shuffle_csv(tokens: Sequence[str], positioned: ShuffleTest, bare: ShuffleTes
     return _csv(head, ([i, int(place[i]), token, *with_[i], *without[i]] for i, token in enumerate(tokens)))
 
 
+def states_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
+    """A row a token: where it went, and how far the state after it moved, in each direction."""
+    place = np.argsort(test.order)
+    changes = test.change.T.tolist()
+    return _csv(["place", "new place", "token", *test.stages], ([i, int(place[i]), t, *changes[i]] for i, t in enumerate(tokens)))
+
+
 def tensors_npz(tensors: dict[str, Tensor]) -> bytes:
     """The tensors by name."""
     return _npz({name: tensor.numpy() for name, tensor in tensors.items()})

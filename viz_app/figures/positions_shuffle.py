@@ -44,7 +44,7 @@ def tangle(tokens: Sequence[str], order: Sequence[int], look: Look, title: str) 
         x = [v for _ in rows for v in (0.0, 1.0, None)]
         y = [v for i in rows for v in (i, int(place[i]), None)]
         figure.add_scatter(x=x, y=y, mode="lines", line={"color": colour, "width": 1.8}, hoverinfo="skip")
-    names = [_plain(token) for token in tokens]
+    names = [plain(token) for token in tokens]
     size = _letters(n)
     for at, rows, side in ((0.0, range(n), "middle left"), (1.0, order, "middle right")):
         text = [names[i] for i in rows]
@@ -72,7 +72,7 @@ def tangle(tokens: Sequence[str], order: Sequence[int], look: Look, title: str) 
 def change_map(test: ShuffleTest, tokens: Sequence[str], look: Look, title: str) -> go.Figure:
     """How far each token's vector moved at each stage: 0 = the page's background, √2 = the accent."""
     n = len(tokens)
-    names = [_plain(name) for name in numbered(tokens)]
+    names = [plain(name) for name in numbered(tokens)]
     cells = test.change.T
     words = [[says(v) for v in row] for row in cells.tolist()] if n <= SPELLED else None
     figure = go.Figure(
@@ -108,7 +108,7 @@ def change_map(test: ShuffleTest, tokens: Sequence[str], look: Look, title: str)
     return figure.update_layout(margin={"l": 95, "r": 5, "t": TOP, "b": BOTTOM})
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """The text as plotly must be given it to show every sign: it reads <b> and &amp; as formatting."""
     return escape(text if len(text) <= 12 else text[:6] + "…" + text[-5:], quote=False)
 

@@ -40,7 +40,7 @@ PICTURES = "Each picture has its own download at its upper right corner, when th
 
 def own_help(kind: str) -> str:
     """What the loaded model's positions are, beside the picker."""
-    return f"This model's positions are {kind}." + (" It has no table of its own." if kind == "none" else "")
+    return "This model has no position vectors." if kind == "none" else f"This model's positions are {kind}."
 
 
 def explained(formula: str, kind: str) -> str:
@@ -56,6 +56,34 @@ def explained(formula: str, kind: str) -> str:
             "prescribed, and past the last place there is none."
         )
     return f"**Sinusoidal positions**, by the paper's formula, computed and not learned:\n\n$${LATEX['paper']}$$"
+
+
+RECURRENT = (
+    "**This model has no position vectors, and needs none.** It is an RNN: the state h(t) is made from h(t−1) and token t, so "
+    "the order is in the recurrence itself. "
+)
+TABLES_ONLY = RECURRENT + "The tables below are those that attention needs, because by itself it sees a set and not a row."
+NOT_ADDED = RECURRENT + (
+    "So there is nothing to add and nothing to concatenate. Choose a Transformer at the left to see how a position vector is "
+    "added to a token's."
+)
+NOT_ATTENDED = (
+    "**The encoder of this model has no attention of its own**, so no W reads the sum of token and position here. Choose a "
+    "Transformer at the left."
+)
+
+
+def recurrent(test: ShuffleTest) -> str:
+    """What the shuffle test found in an RNN's encoder, in words."""
+    if test.order == tuple(range(len(test.order))):
+        return RECURRENT + "Nothing can change places here: besides the end mark there is only one token. Type more words."
+    found = ", ".join(f"{name} {100 * float(mean):.0f} %" for name, mean in zip(test.stages, test.mean, strict=True))
+    return (
+        RECURRENT + "Put the same tokens in another order, and each state comes out different: on average it moves by this "
+        f"share of its length: {found} ({100 * UNRELATED:.0f} % would be a right angle). Reading forwards, a state changes only "
+        "from the first moved token on; reading backwards, only up to the last one. There is nothing to switch off, as there "
+        "is in a Transformer: without its order an RNN could not read at all."
+    )
 
 
 def dimension(formula: str, dim: int, wavelength: float | None) -> str:

@@ -9,7 +9,8 @@ from viz_app.components.overview import overview
 from viz_app.figures.head import head as head_payload
 from viz_app.figures.overview import overview as overview_payload
 from viz_app.sidebar import Shown
-from viz_app.views import growth
+from viz_app.views import growth, similarity
+from viz_app.views.no_attention import no_attention
 
 
 def attention(shown: Shown) -> None:
@@ -20,8 +21,16 @@ def attention(shown: Shown) -> None:
     )
     parts.written(shown.trace, terms, shown.stale)
     then = growth.at_step(shown)
+    if not then.trace.attention:
+        no_attention(then)
+        return
+    own = then
+    if similarity.other(own):                       # chosen on the page Inside a head
+        with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
+            then = similarity.choose(own)
     trace = then.trace
     site, focus = state.focus(trace)
+    similarity.say(own, then, site, focus.head)
     all_heads, one_head = st.columns([1, 2.3], gap="medium")
     with all_heads:
         overview(overview_payload(trace, terms, focus.site, focus.head), state.pick)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import streamlit as st
 
 from models.aligned import Autoregression, Run, check_runs, of_trace
+from models.seq2seq import Seq2Seq
 from models.tokenizer import END
 from viz_app import cache, decoding_state, parts, words
 from viz_app.components.beam_tree import beam_tree
@@ -20,14 +21,35 @@ _ANSWER = (
     "Training gives it the right text and asks at all positions in one pass. "
     "In use it writes one token, reads it back, writes the next."
 )
+_ANSWER_RECURRENT = (
+    "Training gives it the right text, yet each state waits for the one before. "
+    "In use it writes one token, reads it back, writes the next."
+)
+_WHY = (
+    "**Why training can do all positions at once.** The right text is known beforehand. Shifted right by one "
+    "it is the decoder's input, and the look-ahead mask (hatched) hides what a position should predict. "
+    "**Why inference cannot.** What stands at position i+1 is only known when position i has been answered.\n\n"
+    "**What the cache keeps.** Keys and values of earlier positions never change: a position never reads "
+    "what comes after it. Kept, each step computes one new position; recomputed, step t computes t of them, "
+    "so that the rows a whole text sends through the weight matrices grow with the square of its length."
+)
+_WHY_RECURRENT = (
+    "**Why even training goes step by step.** The right text is known beforehand and stands, shifted right, at the decoder's "
+    "input. But the state s(i) is made from s(i−1){align}, so no step can begin before the one before it has ended. What is done "
+    "for all steps at once is only what comes after the states: the readout and the logits. This is what the Transformer "
+    "did away with.\n\n"
+    "**What is kept from step to step.** The state alone, always the same few numbers, however long the text{kept}. "
+    "That makes each step cost the same; and whatever the state has forgotten is gone."
+)
 
 
 def decoding(shown: Shown) -> None:
     """Draw the page."""
     trace, terms = shown.trace, shown.terms
-    parts.headline("Decoding: what does it do, one token at a time?", _ANSWER)
+    recurrent = isinstance(shown.scope.model, Seq2Seq)
+    parts.headline("Decoding: what does it do, one token at a time?", _ANSWER_RECURRENT if recurrent else _ANSWER)
     parts.written(trace, terms, shown.stale)
-    if not shown.scope.config.n_decoder_layers:
+    if not recurrent and not trace.attention:
         parts.note(st.empty(), "This model's decoder has no layers, so there is no decoding to show.", key="decoding")
         return
     place = decoding_state.place(shown.scope, trace)
@@ -41,7 +63,7 @@ def decoding(shown: Shown) -> None:
         _beam(shown, written, place, reading)
     left, right = st.columns(2, gap="medium")
     with left:
-        _explain()
+        _explain(shown)
         _downloads(story, shown, reading, place.step)
     with right:
         uncached = cache.along(shown.scope, trace.source.ids, written.run.taken)
@@ -88,16 +110,16 @@ def _beam(shown: Shown, written: Autoregression, place: Place, reading: Reading)
     beam_tree(payload, decoding_state.choose_node)
 
 
-def _explain() -> None:
+def _explain(shown: Shown) -> None:
+    why = _WHY
+    if isinstance(shown.scope.model, Seq2Seq):
+        align, kept = "", ", which was made of h(m), the encoder's last state, at the start"
+        if shown.trace.attention:
+            align = " and the context c(i), which s(i−1) has chosen"
+            kept = ", and beside it U h(j), which no step changes. The alignment reads all states h(j) of the source at every step"
+        why = _WHY_RECURRENT.format(align=align, kept=kept)
     with st.container(key="explanation"):
-        st.markdown(
-            "**Why training can do all positions at once.** The right text is known beforehand. Shifted right by one "
-            "it is the decoder's input, and the look-ahead mask (hatched) hides what a position should predict. "
-            "**Why inference cannot.** What stands at position i+1 is only known when position i has been answered.\n\n"
-            "**What the cache keeps.** Keys and values of earlier positions never change: a position never reads "
-            "what comes after it. Kept, each step computes one new position; recomputed, step t computes t of them, "
-            "so that the rows a whole text sends through the weight matrices grow with the square of its length."
-        )
+        st.markdown(why)
 
 
 def _downloads(story: Story, shown: Shown, reading: Reading, step: int) -> None:
@@ -120,6 +142,4 @@ def _downloads(story: Story, shown: Shown, reading: Reading, step: int) -> None:
                 "application/octet-stream",
             ),
         ):
-            st.download_button(
-                label, make, file, mime, key=f"download {label}", on_click="ignore", icon=":material/download:"
-            )
+            parts.download(label, make, file, mime)

@@ -4,9 +4,9 @@ import streamlit as st
 
 from models.aligned import Method
 from models.trace import Trace
-from viz_app import decoding_state, state
+from viz_app import decoding_state, state, words
 from viz_app.decoding_state import Place
-from viz_app.figures.decoding import Reading
+from viz_app.figures.decoding import Reading, reading
 
 _HOW = {"greedy": "greedy", "sampling": "sample", "beam": "beam"}
 _LAYER, _HEADS = "decoding-layer", "decoding-head"
@@ -29,8 +29,8 @@ def controls(trace: Trace, place: Place) -> tuple[Method, Reading]:
             or "greedy"
         ]
         settings = {"sample": _sampling, "beam": _beam}.get(how, dict)()
-        reading = _reading(trace, place.mean)
-    return Method(how, **settings, forced=place.forced), reading
+        shown = _reading(trace, place.mean)
+    return Method(how, **settings, forced=place.forced), shown
 
 
 def _number(label: str, low: float, high: float, start: float, step: float, key: str, said: str) -> float:
@@ -86,27 +86,32 @@ def _beam() -> dict:
 
 
 def _reading(trace: Trace, mean: bool) -> Reading:
-    """The decoder layer and head whose attention is shown: those chosen on the other pages, or the mean over heads."""
+    """The decoder layer and head whose attention is shown: those chosen on the other pages, or the mean over heads. There
+    is nothing to choose in a model without attention, or with one alignment."""
+    sites = [site for site in trace.attention.values() if site.kind != "encoder_self"]
+    if not sites or words.is_alignment(sites[0]):
+        return reading(trace)
     site, focus = state.focus(trace)
-    heads = {s.layer: s.n_heads for s in trace.attention.values() if s.kind == "cross"}
-    layer = min(site.layer, max(heads))
-    head = min(focus.head, heads[layer] - 1)
-    part = "self" if site.kind == "decoder_self" else "cross"
-    names = [_MEAN, *(f"head {h + 1}" for h in range(heads[layer]))]
+    layers = sorted({s.layer for s in sites})
+    layer, n_heads = min(site.layer, max(layers)), sites[0].n_heads
+    head = min(focus.head, n_heads - 1)
+    kind = "cross" if site.kind == "encoder_self" else site.kind
+    found = {n: next((s.name for s in sites if (s.layer, s.kind) == (n, kind)), sites[0].name) for n in layers}
+    names = [_MEAN, *(f"head {h + 1}" for h in range(n_heads))]
     st.session_state[_LAYER], st.session_state[_HEADS] = layer + 1, _MEAN if mean else names[head + 1]
     st.selectbox(
-        "Attn. layer", [n + 1 for n in heads], key=_LAYER, on_change=_layer_chosen, args=(part, focus.head), width=100
+        "Attn. layer", [n + 1 for n in layers], key=_LAYER, on_change=_layer_chosen, args=(found, focus.head), width=100
     )
-    st.selectbox("Head", names, key=_HEADS, on_change=_head_chosen, args=(part, layer, tuple(names)), width=160)
-    return Reading(layer, None if mean else head, heads[layer])
+    st.selectbox("Head", names, key=_HEADS, on_change=_head_chosen, args=(found[layer], tuple(names)), width=160)
+    return reading(trace, layer, None if mean else head)
 
 
-def _layer_chosen(part: str, head: int) -> None:
-    state.pick(f"decoder.layers.{st.session_state[_LAYER] - 1}.{part}_attn", head)
+def _layer_chosen(sites: dict[int, str], head: int) -> None:
+    state.pick(sites[st.session_state[_LAYER] - 1], head)
 
 
-def _head_chosen(part: str, layer: int, names: tuple[str, ...]) -> None:
+def _head_chosen(site: str, names: tuple[str, ...]) -> None:
     chosen = names.index(st.session_state[_HEADS])
     decoding_state.choose_mean(chosen == 0)
     if chosen:
-        state.pick(f"decoder.layers.{layer}.{part}_attn", chosen - 1)
+        state.pick(site, chosen - 1)

@@ -17,28 +17,38 @@ from viz_app.figures import inside_matrices, inside_scaling, inside_words
 from viz_app.figures.inside import Cell
 from viz_app.figures.sites import by_kind
 from viz_app.sidebar import Shown
+from viz_app.views import similarity
+from viz_app.views.no_attention import no_attention
 
 VIEW, CONVENTION, KEY, STAGE = "inside-view", "inside-convention", "inside-key", "inside-stage"
 _KIND, _LAYER, _HEAD = "inside-kind", "inside-layer", "inside-head"
-_KIND_NAMES = {"encoder_self": "Encoder self", "decoder_self": "Decoder self", "cross": "Cross"}
 
 
 def inside(shown: Shown) -> None:
     """Draw the page."""
     trace, terms = shown.trace, shown.terms
-    site, focus = state.focus(trace)
-    lock = int(focus.lock[1:]) if focus.lock else None
-    kept = _kept_number(KEY)
-    query, key = (None, lock) if focus.lock.startswith("k") else (lock, kept)
-    at = figures.cell(trace, site, focus.head, query, key)
     parts.headline(
         "Inside a head: how does this one weight come about?",
         "One token reads another. Walk from their two vectors to the number, with every value this model computed.",
     )
     parts.written(trace, terms, shown.stale)
-    view = _controls(trace, at)
+    if not trace.attention:
+        no_attention(shown)
+        return
+    controls = st.container(horizontal=True, gap="medium", key="inside-controls", vertical_alignment="bottom")
+    with controls:
+        then = similarity.choose(shown)
+    trace = then.trace
+    site, focus = state.focus(trace)
+    lock = int(focus.lock[1:]) if focus.lock else None
+    kept = _kept_number(KEY)
+    query, key = (None, lock) if focus.lock.startswith("k") else (lock, kept)
+    at = figures.cell(trace, site, focus.head, query, key)
+    with controls:
+        view = _controls(trace, at)
+    similarity.say(shown, then, site, focus.head)
     choice(figures.token_choice(trace, at, terms), _choose)
-    _VIEWS[view](shown, at)
+    _VIEWS[view](then, at)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         st.markdown(f"**{words.place(site, focus.head)}.** {inside_words.explain(view, site, terms)}")
@@ -48,8 +58,8 @@ def inside(shown: Shown) -> None:
 
 
 def _walk(shown: Shown, at: Cell) -> None:
-    _kept(STAGE)
-    walk(figures.walk(shown.trace, at, shown.terms), _choose, lambda stage: _keep(STAGE, stage))
+    state.kept(STAGE)
+    walk(figures.walk(shown.trace, at, shown.terms), _choose, lambda stage: state.keep(STAGE, stage))
 
 
 def _matrices(shown: Shown, at: Cell) -> None:
@@ -90,18 +100,17 @@ def _controls(trace: Trace, at: Cell) -> str:
 
     def moved() -> None:
         if st.session_state[_KIND] != at.site.kind:
-            _keep(KEY, None)                        # another kind reads other tokens
+            state.keep(KEY, None)                        # another kind reads other tokens
         chosen = kinds[st.session_state[_KIND]]
         layer = min(st.session_state[_LAYER], len(chosen)) - 1
         state.pick(chosen[layer].name, min(st.session_state[_HEAD], chosen[layer].n_heads) - 1)
 
-    with st.container(horizontal=True, gap="medium", key="inside-controls", vertical_alignment="bottom"):
-        view = _pick("Show", VIEW, inside_words.VIEWS)
-        for label, key, options, named in (
-            ("Attention", _KIND, list(kinds), _KIND_NAMES.get), ("Layer", _LAYER, [s.layer + 1 for s in sites], str),
-            ("Head", _HEAD, list(range(1, at.site.n_heads + 1)), str),
-        ):
-            st.segmented_control(label, options, required=True, key=key, format_func=named, on_change=moved)
+    view = _pick("Show", VIEW, inside_words.views(at.site))
+    for label, key, options, named in (
+        ("Attention", _KIND, list(kinds), lambda kind: words.kind_short(kinds[kind][0])),
+        ("Layer", _LAYER, [s.layer + 1 for s in sites], str), ("Head", _HEAD, list(range(1, at.site.n_heads + 1)), str),
+    )[: 1 if words.is_alignment(at.site) else 3]:
+        st.segmented_control(label, options, required=True, key=key, format_func=named, on_change=moved)
     return view
 
 
@@ -119,45 +128,26 @@ def _downloads(trace: Trace, at: Cell, view: str) -> None:
     }[view]
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, make, file, mime in offered:
-            st.download_button(label, make, file, mime, key=f"inside {label}", on_click="ignore", icon=":material/download:")
+            parts.download(label, make, file, mime)
 
 
 def _choose(query: int, key: int) -> None:
     """Look at another weight; a negative key means the strongest."""
     state.lock(f"q{query}")
-    _keep(KEY, key if key >= 0 else None)
+    state.keep(KEY, key if key >= 0 else None)
 
 
 def _pick(label: str, name: str, names: dict[str, str], hidden: bool = False) -> str:
     """One of several by its short name, which is what stands in the URL; the first is where one starts."""
-    kept = _kept(name)
+    kept = state.kept(name)
     st.session_state[name] = kept if kept in names else next(iter(names))
     st.segmented_control(
         label, list(names), required=True, key=name, format_func=names.get,
-        label_visibility="collapsed" if hidden else "visible", on_change=lambda: _keep(name, st.session_state[name]),
+        label_visibility="collapsed" if hidden else "visible", on_change=lambda: state.keep(name, st.session_state[name]),
     )
     return st.session_state[name]
 
 
-def _keep(name: str, value: str | int | None) -> None:
-    """Put a choice of this page into the session and into the URL, or take it out of both."""
-    st.session_state[f"{name} kept"] = value if value is None else str(value)
-    if value is None:
-        st.query_params.pop(name, None)
-    else:
-        st.query_params[name] = str(value)
-
-
-def _kept(name: str) -> str | None:
-    """What the URL says, else what the session remembers, which is then in the URL again."""
-    asked = st.query_params.get(name)
-    remembered = st.session_state.get(f"{name} kept")
-    if asked is None and remembered is not None:
-        _keep(name, remembered)
-    st.session_state[f"{name} kept"] = asked or remembered
-    return asked or remembered
-
-
 def _kept_number(name: str) -> int | None:
-    kept = _kept(name)
+    kept = state.kept(name)
     return int(kept) if kept and kept.isdecimal() and len(kept) < 6 else None

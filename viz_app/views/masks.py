@@ -28,8 +28,13 @@ def masks(shown: Shown) -> None:
     """Draw the page."""
     scope, terms = shown.scope, shown.terms
     parts.headline(masks_words.QUESTION, masks_words.ANSWER)
+    if not shown.trace.attention:
+        parts.written(shown.trace, terms, shown.stale)
+        with st.container(key="explanation"):
+            st.markdown(masks_words.NO_MASK)
+        return
     strip = st.container()
-    changes = masks_state.changes()
+    changes = masks_state.changes(shown.trace)
     columns = st.columns([2.2, 1, 1.8, 0.9], gap="small", vertical_alignment="bottom")
     slot = columns[2].container(key="masks-note").empty()
     texts, which = _batch(scope, *columns[:2], slot)
@@ -44,7 +49,7 @@ def masks(shown: Shown) -> None:
         parts.written(before.trace, terms, shown.stale)
     kind, site, head = masks_state.view(before.trace)
     columns = st.columns([2.4, 0.8, 1.5, 1.8, 1], gap="small", vertical_alignment="bottom")
-    _mask_controls(kind, changes.of(kind), *columns[:3])
+    _mask_controls(kind, figures.kinds(before.trace)[kind], changes.of(kind), *columns[:3])
     _attention_controls(before.trace, kind, site, head, *columns[3:])
     view = MaskView(before, after, changes, kind, site.name, head, terms)
     mask_painter(figures.masks(view), masks_state.paint, masks_state.show_kind)
@@ -92,7 +97,7 @@ def _pairs(shown: Shown, texts: list[str]) -> tuple[tuple[str, str | None], ...]
 
 
 def _mask_controls(
-    kind: str, change: MaskChange, left: DeltaGenerator, middle: DeltaGenerator, right: DeltaGenerator
+    kind: str, name: str, change: MaskChange, left: DeltaGenerator, middle: DeltaGenerator, right: DeltaGenerator
 ) -> None:
     """The ready-made mask of this kind, its k, and whether padding is masked."""
     own = masks_text.own_choice(kind)
@@ -104,7 +109,7 @@ def _mask_controls(
         masks_state.choose(kind, st.session_state[ready], st.session_state[k])
 
     left.selectbox(
-        f"Ready-made, {masks_words.KINDS[kind].lower()}", READY_MADE, key=ready, on_change=taken,
+        f"Ready-made, {name.lower()}", READY_MADE, key=ready, on_change=taken,
         format_func=lambda name: masks_words.ready_label(kind, name, own),
     )
     middle.number_input("k", 1, 512, key=k, on_change=taken, disabled=change.ready not in ("window", "block-diagonal"))
@@ -130,7 +135,7 @@ def _attention_controls(
 def _below(view: MaskView, scope: Scope) -> None:
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        st.markdown(masks_words.RULES)
+        st.markdown(masks_words.rules(view.sites[1]))
         _downloads(view)
     with right:
         parts.checks_panel([*check_site(view.sites[1]), *figures.checks(view)], words.trained(scope.training))
@@ -146,8 +151,5 @@ def _downloads(view: MaskView) -> None:
     }
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, (make, file_name, mime) in files.items():
-            st.download_button(
-                label, partial(make, view), file_name, mime, key=f"masks {label}", on_click="ignore",
-                icon=":material/download:",
-            )
+            parts.download(label, partial(make, view), file_name, mime)
 

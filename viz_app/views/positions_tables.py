@@ -11,6 +11,7 @@ from torch import Tensor
 from models.checks import Check
 from models.position_measures import FormulaMeasures, Similarity, by_distance, rotation
 from models.positions import FORMULAS, formula_table, sinusoidal, wavelengths
+from models.seq2seq import Seq2Seq
 from viz_app import cache, parts, words
 from viz_app.figures import positions as draw
 from viz_app.figures import positions_claims as claims
@@ -18,7 +19,6 @@ from viz_app.figures import positions_files as files
 from viz_app.figures import positions_words as say
 from viz_app.figures.look import look
 from viz_app.sidebar import Shown
-from viz_app.views.positions_parts import camera, file
 
 SIZES = [2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512]     # of d_model
 FIRST_DIMS = [0, 1, 8, 16, 24]
@@ -69,12 +69,12 @@ def maps(shown: Shown) -> None:
     title = f"Position by dimension: {picked.whose}"
     left.plotly_chart(
         draw.heatmap(picked.table, colours, title, ("position", "dimension"), wrap=46), theme=None, key="positions-map",
-        config=camera("positions-map"),
+        config=parts.camera("positions-map"),
     )
     title, products = "PE·PEᵀ: how alike two places are", picked.table @ picked.table.T
     middle.plotly_chart(
         draw.heatmap(products, colours, title, ("position", "other position"), wrap=46), theme=None,
-        key="positions-products", config=camera("positions-products"),
+        key="positions-products", config=parts.camera("positions-products"),
     )
     chart = draw.similarity_chart(similarity, colours, "PE·PEᵀ by distance", draw.similarity_domain(similarity), 370)
     right.altair_chart(chart, key="positions-similarity")
@@ -103,8 +103,8 @@ def misprints(shown: Shown) -> None:
     st.caption(say.measured_note(measures[0]))
     left, right = st.columns(2, gap="medium")
     with left, st.container(horizontal=True, gap="small", key="downloads"):
-        file("These numbers, CSV", lambda: files.measures_csv(measures), "formulas.csv", "text/csv")
-        file("Tables and rotations, npz", lambda: files.measures_npz(measures), "formulas.npz")
+        parts.download("These numbers, CSV", lambda: files.measures_csv(measures), "formulas.csv", "text/csv")
+        parts.download("Tables and rotations, npz", lambda: files.measures_npz(measures), "formulas.npz")
     with right:
         parts.checks_panel(claims.formulas(measures), "")
 
@@ -120,7 +120,7 @@ def _map(m: FormulaMeasures) -> None:
     title = f"{say.NAMES[m.formula]}: position by dimension"
     figure = draw.heatmap(m.table, look(st.context.theme.type), title, ("position", "dimension"), 300, 1.0)
     key = f"positions-map-{m.formula}"
-    st.plotly_chart(figure, theme=None, key=key, config=camera(key))
+    st.plotly_chart(figure, theme=None, key=key, config=parts.camera(key))
 
 
 def _similarity(m: FormulaMeasures, domain: tuple[float, float]) -> None:
@@ -141,12 +141,14 @@ def _plane(m: FormulaMeasures, pair: int) -> None:
 
 def _pick(shown: Shown) -> Picked:
     """The knobs, and the table they ask for."""
-    config = shown.scope.config
+    config, kind = shown.scope.config, _kind(shown)
+    if isinstance(shown.scope.model, Seq2Seq):
+        st.markdown(say.TABLES_ONLY)
     left, middle, right = st.columns([2.2, 1, 1], gap="medium")
-    names = {name: key for key, name in say.NAMES.items() if key != say.OWN or config.positions != "none"}
+    names = {name: key for key, name in say.NAMES.items() if key != say.OWN or kind != "none"}
     formula = names[left.segmented_control(
         "Table", list(names), default=say.NAMES["paper"], required=True, key="positions-table", bind="query-params",
-        help=say.own_help(config.positions),
+        help=say.own_help(kind),
     )]
     d_model, n = _sizes(middle, right, config.d_model if formula == say.OWN else None)
     if formula != say.OWN:
@@ -159,6 +161,11 @@ def _pick(shown: Shown) -> Picked:
 def own_table(shown: Shown) -> Tensor:
     """The loaded model's position vectors, all of them."""
     return shown.scope.model.positions.table.detach().to("cpu", torch.float32)
+
+
+def _kind(shown: Shown) -> str:
+    """How the loaded model tells places apart; "none" in a recurrence."""
+    return getattr(shown.scope.config, "positions", "none")
 
 
 def _sizes(left: DeltaGenerator, right: DeltaGenerator, fixed: int | None = None) -> tuple[int, int]:
@@ -177,10 +184,10 @@ def _foot(shown: Shown, picked: Picked) -> None:
     """What the table is, its downloads, and its checks."""
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        st.markdown(say.explained(picked.formula, shown.scope.config.positions))
+        st.markdown(say.explained(picked.formula, _kind(shown)))
         with st.container(horizontal=True, gap="small", key="downloads"):
-            file("This table, CSV", lambda: files.table_csv(picked.table), "positions.csv", "text/csv")
-            file(
+            parts.download("This table, CSV", lambda: files.table_csv(picked.table), "positions.csv", "text/csv")
+            parts.download(
                 "Table and similarity, npz", lambda: files.table_npz(picked.table, picked.waves, picked.similarity),
                 "positions.npz",
             )

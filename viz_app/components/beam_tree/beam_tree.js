@@ -22,8 +22,10 @@ class Beam {
     this.follow(step);
     const { ids, p, cross, self } = picture.arrays;
     this.bars.show(Array.from(ids, (id, n) => ({ id, label: picture.candidates[n], p: p[n], mark: id === picture.taken ? "this node" : "", rank: 0 })));
-    this.cross.show(`Cross-attention: what it read from ${picture.sourceName} (${picture.reading})`, picture.source, cross, theme);
-    this.self.show(`Self-attention: what it read from its own text (${picture.reading})`, picture.read, self, theme);
+    this.cross.hide(!cross);
+    this.self.hide(!self);
+    if (cross) this.cross.show(`${picture.cross}: what it read from ${picture.sourceName} (${picture.reading})`, picture.source, cross, theme);
+    if (self) this.self.show(`Self-attention: what it read from its own text (${picture.reading})`, picture.read, self, theme);
     Object.assign(this.root.dataset, { step: step + 1, rank: rank + 1, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }
 

@@ -28,7 +28,7 @@ class Heads {
     const { arrays, n_heads, title } = this.picture, rows = headRows(this.picture), n = this.picture.queries.length;
     rows.slice(0, n_heads).forEach((row, h) =>
       Object.assign(row.cells, {
-        along_total: arrays.along_total[h], along_residual: arrays.along_residual[h],
+        along_total: arrays.along_total[h], ...(arrays.along_residual && { along_residual: arrays.along_residual[h] }),
         between: arrays.between.subarray(h * n_heads, (h + 1) * n_heads), lengths: arrays.lengths.subarray(h * n, (h + 1) * n),
       }),
     );
@@ -36,12 +36,12 @@ class Heads {
     this.table.show({ columns: this.columns(longest), rows, names: "head", chosen: this.picture.head, label: title }, this.theme);
     this.root.querySelector(".note").textContent =
       "Blue is above 0, orange below, ± the strongest colour. “Length” is the vector's; cosine 1 = same direction, 0 = at right angles, −1 = opposite. " +
-      "“Added to” is the residual stream. Point at anything for exact numbers; click a row to choose that head.";
+      `${arrays.residual ? "“Added to” is the residual stream. " : ""}Point at anything for exact numbers; click a row to choose that head.`;
   }
 
   columns(longest) {
-    const { headScales, n_heads, d_head, d_model, longest: peak, queries } = this.picture;
-    return [
+    const { headScales, n_heads, d_head, d_model, longest: peak, queries, arrays } = this.picture;
+    const all = [
       { id: "head_out", title: "Concat: b", note: `${d_head} numbers, ±${brief(headScales.head_out)}`, kind: "strip", scale: headScales.head_out, min: 80, grow: 1, max: 240, drop: 3 },
       { id: "added", title: "b · W_O", note: `${d_model} numbers, ±${brief(headScales.added)}`, kind: "strip", scale: headScales.added, min: 100, grow: 2, max: 520, drop: 1 },
       { id: "norm", title: "length", note: "what it adds", kind: "length", scale: longest, min: 96 },
@@ -50,6 +50,7 @@ class Heads {
       { id: "between", title: "other heads", note: "cosine", kind: "strip", scale: 1, min: Math.min(120, 20 * n_heads), drop: 4, size: n_heads },
       { id: "lengths", title: "length at every token", note: `0 to ${brief(peak)}`, kind: "strip", colours: "weights", scale: peak, min: Math.min(160, 8 * queries.length), grow: 1, max: 300, drop: 2 },
     ];
+    return all.filter(({ id }) => id !== "along_residual" || arrays.along_residual);
   }
 
   point(spot, event) {

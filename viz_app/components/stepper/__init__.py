@@ -6,7 +6,9 @@ import streamlit as st
 
 from viz_app.components import register
 
-SCRIPTS = ("chips.js", "bars.js", "lanes.js", "cost.js", "panel.js", "stepper.js")
+SCRIPTS = (
+    "wording.js", "../walk/signed.js", "chips.js", "vectors.js", "bars.js", "lanes.js", "cost.js", "panel.js", "stepper.js",
+)  # fmt: skip
 
 _mount = register("stepper", *SCRIPTS, styles=("parts.css",))
 

@@ -7,6 +7,11 @@ class Chips {
     this.chips = [];
   }
 
+  hide(hidden) {
+    this.title.hidden = hidden;
+    this.row.hidden = hidden;
+  }
+
   // weights[i] for the tokens that may be read; from `open` on they are masked, from `known` on not there yet.
   show(title, labels, weights, theme, { open = labels.length, known = labels.length } = {}) {
     this.title.textContent = title;

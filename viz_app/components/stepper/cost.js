@@ -51,21 +51,36 @@ class Cost {
   }
 
   at(step) {
-    const { work, serial } = this.picture, { cached, uncached, layers, source, parallel } = work;
-    const now = Math.min(step, cached.length - 1), kept = serial.cached[now];
-    const [cache, none, cross] = this.lines;
-    const each = `in each of the decoder's ${layers} layers`;
-    this.fill(cache, `With the cache: ${count(kept, "key and value", "keys and values")} kept, 1 computed now (${each}).`, kept, 1, serial.n);
-    this.fill(none, `Without it: all ${now + 1} computed again.`, 0, now + 1, serial.n);
-    const first = now === 0;
-    this.fill(cross, `Of the source: ${first ? `all ${source} keys and values computed now, once and for all steps` : `all ${source} kept since step 1`}.`, first ? 0 : source, first ? source : 0, source);
+    const { work } = this.picture, { cached, uncached, parallel } = work, now = Math.min(step, cached.length - 1);
+    if (this.picture.family === "recurrent") this.state(now);
+    else this.keys(now);
     const total = (row) => row.slice(0, now + 1).reduce((a, b) => a + b, 0);
     const [spent, would] = [total(cached), total(uncached)];
     this.sum.textContent =
       `Steps 1 to ${now + 1} together: ${millions(spent)} multiply–adds with the cache, ${millions(would)} without (${(would / spent).toFixed(1)} ×). ` +
-      `Training does all its ${this.picture.parallel.n} positions in one pass: ${millions(parallel)}.`;
+      WORDING[this.picture.family].sum(this.picture.parallel.n, millions(parallel));
     Object.assign(this.sum.dataset, { cached: spent, uncached: would, parallel });
     this.marks.forEach((mark, i) => mark.setAttribute("opacity", i <= now ? 1 : 0.35));
+  }
+
+  // What a Transformer's cache holds: keys and values of its own text and of the source.
+  keys(now) {
+    const { work, serial } = this.picture, { layers, source } = work, kept = serial.cached[now];
+    const [cache, none, cross] = this.lines, first = now === 0;
+    const each = layers ? `${count(kept, "key and value", "keys and values")} kept, 1 computed now (in each of the decoder's ${layers} layers)` : "1 position computed now; it reads nothing of its own text, so nothing of that is kept";
+    this.fill(cache, `With the cache: ${each}.`, kept, 1, serial.n);
+    this.fill(none, `Without it: all ${now + 1} computed again.`, 0, now + 1, serial.n);
+    this.fill(cross, `Of the source: ${first ? `all ${source} keys and values computed now, once and for all steps` : `all ${source} kept since step 1`}.`, first ? 0 : source, first ? source : 0, source);
+  }
+
+  // What a recurrence keeps: one state, however much it has read; with an alignment also U h of the source.
+  state(now) {
+    const { work, serial, cross } = this.picture, { source, state } = work, [cache, none, memory] = this.lines, first = now === 0;
+    const from = first ? "made of h(m)" : "kept";
+    this.fill(cache, `The state s(${now}), ${state} numbers, is ${from}; 1 step computed now. What came before is not read again.`, 0, 1, serial.n);
+    this.fill(none, `Without it: all ${now + 1} steps computed again, from s(0) on.`, 0, now + 1, serial.n);
+    const said = first ? `U h of all ${source} tokens computed now, once and for all steps` : `U h of all ${source} tokens kept since step 1`;
+    this.fill(memory, cross ? `Of the source: ${said}.` : "Of the source: nothing but h(m), which made s(0).", cross && !first ? source : 0, cross && first ? source : 0, cross ? source : 0);
   }
 
   fill({ text, boxes }, said, kept, now, all) {

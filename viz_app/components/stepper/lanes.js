@@ -154,6 +154,7 @@ class Lanes {
     const { theme } = this, show = (element, on) => element.setAttribute("visibility", on ? "visible" : "hidden");
     this.column.setAttribute("x", this.x(step) + 1);
     this.entitle(step);
+    if (this.picture.family === "recurrent") this.predicted(step);
     for (const key of ["serial-reads", "writes"]) {
       this.cells[key].forEach(({ box, text, group }, i) => {
         show(text, i <= step);
@@ -172,12 +173,25 @@ class Lanes {
     this.follow(step);
   }
 
+  // A recurrence has come as far as this step in training too, though its text is all there.
+  predicted(step) {
+    this.cells.predicts.forEach(({ box, text, group }, i) => {
+      text.setAttribute("visibility", i <= step ? "visible" : "hidden");
+      box.setAttribute("stroke-dasharray", i <= step ? "none" : "3 3");
+      box.setAttribute("fill", i <= step ? this.done : "transparent");
+      const differs = i <= step && this.differs("predicts", i);
+      box.setAttribute("stroke", differs ? DIFFERS : this.theme.line);
+      group.setAttribute("opacity", i <= step ? 1 : 0.55);
+      group.dataset.shown = i <= step;
+    });
+  }
+
   entitle(step) {
     const { parallel, serial, how, ownText } = this.picture, [training, inference] = this.titles;
     const pass = Math.min(step + 1, serial.n);
     const fill = (title, tag, rest) => (title.replaceChildren(), put(title, "b", "tag", tag), put(title, "span", "", rest));
     const roomy = this.scroll.clientWidth > 520;
-    fill(training, "Training", `all ${parallel.n} positions at once, in 1 pass${roomy ? `. ${ownText ? "No text is typed at the left, so the model's own stands for the given text." : "The given text is the one typed at the left."}` : ""}`);
+    fill(training, "Training", `${WORDING[this.picture.family].trainingTitle(parallel.n)}${roomy ? `. ${ownText ? "No text is typed at the left, so the model's own stands for the given text." : "The given text is the one typed at the left."}` : ""}`);
     fill(inference, "Inference", `one after the other (${how}): pass ${pass} of ${serial.n}${roomy ? ", each token it writes is what it reads next" : ""}`);
     inference.classList.add("serial");
   }

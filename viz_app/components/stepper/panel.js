@@ -6,13 +6,26 @@ class Panel {
     this.bars = new Bars(section, force);
     const entropy = put(section, "div", "entropy");
     this.entropy = { text: put(entropy, "span"), bar: put(put(entropy, "span", "track"), "i"), most: put(entropy, "span", "quiet") };
-    this.cross = new Chips(section, "cross");
-    this.self = new Chips(section, "self");
+    this.parts = put(section, "div");
+  }
+
+  // Rows of tokens where there is attention, strips where there are states; made anew when the model is of another kind.
+  furnish({ cross, own, vectors }) {
+    const kind = JSON.stringify([cross, own, vectors.map(({ name }) => name)]);
+    if (kind === this.kind) return;
+    this.kind = kind;
+    this.parts.replaceChildren();
+    this.cross = cross && new Chips(this.parts, "cross");
+    this.self = own && new Chips(this.parts, "self");
+    this.strips = vectors.map(({ name }) => new VectorStrip(this.parts, name));
   }
 
   show(picture, theme) {
     Object.assign(this, { picture, theme, run: picture[this.lane] });
     const { arrays } = picture, part = (name) => arrays[`${this.lane}_${name}`];
+    this.furnish(picture);
+    this.wording = WORDING[picture.family];
+    this.vectors = picture.vectors.map(({ name }) => part(name));
     this.values = { ids: part("ids"), p: part("p"), rank: part("rank"), entropy: part("entropy"), cross: part("cross"), self: part("self") };
     this.k = this.values.p.length / this.run.n;
   }
@@ -36,13 +49,14 @@ class Panel {
       const end = lane === "parallel" ? "The given text ends before this position." : run.ended ? "This run has already ended." : "This run was stopped at its limit of steps.";
       return void say(`${end} Its last position, ${i + 1}:`);
     }
-    say(lane === "parallel" ? "Position " : "Pass ");
-    say(`${i + 1} of ${run.n}`, "count");
-    say(lane === "parallel" ? " of one single pass. Given: " : ". So far it has: ");
+    const [place, of, rest] = this.wording.here;
+    say(lane === "parallel" ? place : "Pass ");
+    say(lane === "parallel" ? String(i + 1) : `${i + 1} of ${run.n}`, "count");
+    say(lane === "parallel" ? of(run.n) : ". So far it has: ");
     const from = Math.max(0, i - 11);
     if (from) say("… ");
     run.read.slice(from, i + 1).forEach((label) => (say(label[0], "token"), say(" ")));
-    if (lane === "parallel" && i + 1 < picture.parallel.n) say("(the rest is there too, but masked)", "quiet");
+    if (lane === "parallel" && i + 1 < picture.parallel.n) say(rest, "quiet");
     return undefined;
   }
 
@@ -69,11 +83,12 @@ class Panel {
   }
 
   attend(i) {
-    const { picture, run, values, theme } = this, n = picture.source.length, width = values.self.length / run.n;
-    const row = (array, length) => array.subarray(i * length, (i + 1) * length);
-    this.cross.show(`Cross-attention: what it reads from ${picture.sourceName} (${picture.reading})`, picture.source, row(values.cross, n), theme);
+    const { picture, run, values, theme } = this;
+    const row = (array) => array.subarray((i * array.length) / run.n, ((i + 1) * array.length) / run.n);
+    this.cross?.show(`${picture.cross}: what it reads from ${picture.sourceName} (${picture.reading})`, picture.source, row(values.cross), theme);
+    picture.vectors.forEach(({ title, scale }, n) => this.strips[n].show(title, row(this.vectors[n]), scale, theme));
     const open = this.lane === "parallel" ? { open: i + 1 } : { known: i + 1 };
     const what = this.lane === "parallel" ? "the given text" : "its own text";
-    this.self.show(`Self-attention: what it reads from ${what} (${picture.reading})`, run.read, row(values.self, width), theme, open);
+    this.self?.show(`Self-attention: what it reads from ${what} (${picture.reading})`, run.read, row(values.self), theme, open);
   }
 }

@@ -28,6 +28,9 @@ class Stepper {
 
   show(picture, theme) {
     Object.assign(this, { picture, theme });
+    this.wording = WORDING[picture.family];
+    this.root.querySelector(".panel.parallel .how").textContent = this.wording.training;
+    this.root.querySelector(".cost .work").textContent = this.wording.work;
     if (this.waiting === picture.step) this.waiting = undefined;
     this.step = this.playing ? this.step : (this.waiting ?? picture.step);   // a step on its way to Python is not taken back
     this.slider.max = picture.steps;
@@ -36,6 +39,7 @@ class Stepper {
     this.panels.forEach((panel) => panel.show(picture, theme));
     this.width = 0;
     this.layout();
+    this.root.dataset.family = picture.family;
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
   }
 
@@ -102,7 +106,7 @@ class Stepper {
     const say = (text, tag = "span", className = "") => put(story, tag, className, text);
     if (this.picture.note) say(`${this.picture.note} `, "span", "quiet");
     if (diverges < 0 && step >= serial.n && !serial.ended) return void say(`Inference was stopped after ${serial.n} steps, the most it may write for this source. The given text goes on.`);
-    if (diverges < 0) return void say("Both take the same tokens everywhere, so at each position both have read the same and give the same probabilities: once all positions in one pass, once in many.");
+    if (diverges < 0) return void say(this.wording.same);
     const token = (label) => say(label[0], "b", "token");
     if (step < diverges) {
       say("So far both have read the same, and their probabilities agree. ");

@@ -228,7 +228,7 @@ function placeTip(tip, root, event) {
   tip.style.top = `${y + 18}px`;
 }
 
-// The rows of Concat(b)·W_O: one a head, then the bias, their sum, and the stream it is added to.
+// The rows of Concat(b)·W_O: one a head, then the bias, their sum, and the stream it is added to, where there is one.
 function headRows(picture) {
   const { arrays, n_heads, d_model, headScales } = picture;
   const part = (values, h, size) => values.subarray(h * size, (h + 1) * size);
@@ -240,6 +240,7 @@ function headRows(picture) {
     },
   }));
   const foot = (label, values, n) => ({ label: [label, "", false], mark: "foot", cells: { added: values, norm: arrays.sizes[n_heads + n] } });
-  const own = { scale: headScales.residual, aside: `±${brief(headScales.residual)}` };
-  return [...rows, foot("+ bias", arrays.bias, 0), foot("= output", arrays.total, 1), { ...foot("added to", arrays.residual, 2), ...own }];
+  const sums = [...rows, foot("+ bias", arrays.bias, 0), foot("= output", arrays.total, 1)];
+  if (!arrays.residual) return sums;
+  return [...sums, { ...foot("added to", arrays.residual, 2), scale: headScales.residual, aside: `±${brief(headScales.residual)}` }];
 }

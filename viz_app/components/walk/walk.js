@@ -2,24 +2,11 @@
 // stepping is immediate; only where one stopped is told to Python, for the URL.
 const TELL_AFTER = 350;     // ms of rest
 
-// Which columns each stage shows, what a number in them is called, and when to leave one out for want of room.
-const COLUMNS = {
-  a: { title: "a", note: (p) => `d_model = ${p.d_model}`, kind: "strip", scale: "a", min: 110, grow: 3, drop: 3 },
-  k: { title: "k", note: (p) => `d_k = ${p.d_head}`, kind: "strip", scale: "qk", min: 100, grow: 1, max: 620, drop: 2, family: "d_k" },
-  products: { title: "q ∘ k", note: () => "number by number", kind: "strip", scale: "products", min: 100, grow: 1, max: 620, drop: 1, family: "d_k" },
-  scaled: { title: "q ∘ k / √dₖ", note: () => "sums to the score", kind: "strip", scale: "scaled", min: 100, grow: 1, max: 620, drop: 1, family: "d_k" },
-  raw: { title: "q · k", note: () => "their sum", kind: "number", scale: "raw", min: 66, drop: 2 },
-  scores: { title: "÷ √dₖ", note: (p) => `÷ ${brief(Math.sqrt(p.d_head))}`, kind: "number", scale: "raw", min: 66, drop: 1 },
-  masked: { title: "+ mask", note: () => "", kind: "number", scale: "raw", min: 66, drop: 1 },
-  weights: { title: "softmax", note: () => "weight, 0 to 1", kind: "weight", min: 70 },
-  v: { title: "v", note: (p) => `d_v = ${p.d_head}`, kind: "strip", scale: "v", min: 100, grow: 1, max: 620, drop: 2, family: "d_v" },
-  parts: { title: "weight × v", note: () => "on the scale of v", kind: "strip", scale: "v", min: 100, grow: 1, max: 620, family: "d_v" },
+// How wide a column is, how much of the spare room it takes, and when it is left out for want of room (the highest first).
+const ROOM = {
+  strip: { min: 100, grow: 1, max: 620 }, number: { min: 66 }, weight: { min: 70 },
 };
-const SHOWN_AT = [
-  ["a"], ["a", "k", "v"], ["k", "products", "raw"], ["k", "scaled", "raw", "scores"], ["scaled", "raw", "scores", "masked"],
-  ["scaled", "raw", "scores", "masked", "weights"], ["weights", "v", "parts"], ["weights", "v", "parts"],
-];
-const LINKS = [["raw", "q·k", 2], ["scores", "÷ √dₖ", 3], ["masked", "+ mask", 4], ["weights", "softmax", 5]];
+const LEAVE = { a: 3, k: 2, sides: 2, products: 1, terms: 1, raw: 2, scores: 1, masked: 1, v: 2 };
 
 class Walk {
   constructor(root) {
@@ -77,7 +64,7 @@ class Walk {
 
   // A click on a row chooses its key; the picture follows at once, the sentences when Python has answered.
   choose(index) {
-    if (this.stage === 8) return;
+    if (this.atHeads) return;
     this.key_ = index;
     this.draw();
     this.tell({ query: this.picture.query, key: index });
@@ -87,7 +74,7 @@ class Walk {
     const { indices } = this.picture, step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (event.key === "ArrowLeft" || event.key === "ArrowRight") return this.go(this.stage + (event.key === "ArrowLeft" ? -1 : 1));
     const next = step && indices[indices.indexOf(this.key_) + step];
-    if (next === undefined || this.stage === 8) return undefined;
+    if (next === undefined || this.atHeads) return undefined;
     event.preventDefault();
     return this.choose(next);
   }
@@ -104,17 +91,22 @@ class Walk {
     said.append(sentence);
     setFormula(this.root.querySelector(".formula"), formula);
     this.chain();
-    this.table.show(stage === 8 ? this.headsTable(title) : this.keysTable(title), this.theme);
+    this.table.show(this.atHeads ? this.headsTable(title) : this.keysTable(title), this.theme);
     this.root.querySelector(".note").textContent = this.note();
     Object.assign(this.root.dataset, { stage, name });
   }
 
-  // The chosen weight's numbers from the raw product to the share, each lit when its stage is reached.
+  // Is this the stage where the heads are added up? It has no columns of its own.
+  get atHeads() {
+    return !this.picture.stages[this.stage].columns.length;
+  }
+
+  // The chosen weight's numbers from the first sum to the share, each lit when its stage is reached.
   chain() {
     const { picture, stage } = this, { arrays } = picture, row = picture.indices.indexOf(this.key_), chain = this.root.querySelector(".chain");
     chain.replaceChildren();
     put(chain, "span", "token", `${picture.queryLabel[0]} → ${picture.keyLabels[row][0]}`);
-    for (const [name, title, from] of LINKS) {
+    for (const [name, title, from] of picture.links) {
       const value = arrays[name][row], link = put(chain, "span", "link", `${title} = ${brief4(value)}`);
       link.classList.toggle("reached", stage >= from);
       link.classList.toggle("now", stage === from);
@@ -124,33 +116,23 @@ class Walk {
   }
 
   keysTable(title) {
-    const { picture, stage } = this, { arrays, d_head, d_model, indices } = picture, n = indices.length;
-    const columns = SHOWN_AT[stage].map((id) => {
-      const column = COLUMNS[id], scale = picture.scales[column.scale], strip = column.kind === "strip";
-      const drop = column.drop && this.main(id) ? 0 : column.drop;
-      return { ...column, id, scale, drop, note: strip && scale ? `${column.note(picture)}, ±${brief(scale)}` : column.note(picture) };
-    });
-    const part = (values, i, size) => values.subarray(i * size, (i + 1) * size), strip = (name) => (i) => part(arrays[name], i, d_head);
-    const take = {
-      a: (i) => part(arrays.memory, i, d_model), k: strip("k"), products: strip("products"), scaled: strip("scaled"), v: strip("v"), parts: strip("parts"),
-    };
+    const { picture } = this, { arrays, indices, stages } = picture, n = indices.length;
+    const { columns: ids, main, top, foot, rest } = stages[this.stage], left = rest ? picture.n_keys - n : 0;
+    const columns = ids.map((id) => ({ ...ROOM[picture.columns[id].kind], ...picture.columns[id], id, drop: main.includes(id) ? 0 : LEAVE[id] }));
+    if (ids.length > 1 && ids[0] === "a") Object.assign(columns[0], { min: 110, grow: 3 });
+    const strip = (values, i) => values.subarray((i * values.length) / n, ((i + 1) * values.length) / n);
+    const cell = ({ array, kind }, i) => (kind === "strip" ? strip(arrays[array], i) : arrays[array][i]);
     const rows = indices.map((index, i) => ({
       label: picture.keyLabels[i], mark: "row", index, place: i, blocked: picture.blocked[i],
-      cells: Object.fromEntries(SHOWN_AT[stage].map((id) => [id, take[id] ? take[id](i) : arrays[id][i]])),
+      cells: Object.fromEntries(columns.map((column) => [column.id, cell(column, i)])),
     }));
     rows[0].aside = "is read";
-    const top = { label: picture.queryLabel, mark: "top", aside: "reads", cells: stage === 0 ? { a: arrays.a } : stage === 1 ? { a: arrays.a, k: arrays.q } : { k: arrays.q } };
+    const own = Object.fromEntries(Object.entries(top).map(([id, array]) => [id, arrays[array]]));
     const feet = [];
-    const left = picture.n_keys - n;
-    if (left && stage >= 6) feet.push({ label: [`${left} others`, "", true], mark: "foot", cells: { parts: arrays.rest } });
-    if (stage === 7) feet.push({ label: ["b", "", false], mark: "foot", cells: { parts: arrays.b } });
-    if (stage === 1 || stage === 2 || stage === 3) columns.find((c) => c.id === "k").title = "q (top), k";
-    return { columns, rows: [top, ...rows, ...feet], names: "token", chosen: this.key_, lines: this.lines, label: `${picture.title}. ${title}` };
-  }
-
-  // The column a stage is about stays even where there is little room.
-  main(id) {
-    return { 0: ["a"], 1: ["k", "v"], 2: ["products", "raw"], 3: ["scaled", "scores"], 4: ["scores", "masked"], 5: ["masked"], 6: ["v"] }[this.stage]?.includes(id);
+    if (left) feet.push({ label: [`${left} others`, "", true], mark: "foot", cells: { parts: arrays.rest } });
+    if (foot) feet.push({ label: [foot, "", false], mark: "foot", cells: { parts: arrays.b } });
+    const first = { label: picture.queryLabel, mark: "top", aside: "reads", cells: own };
+    return { columns, rows: [first, ...rows, ...feet], names: "token", chosen: this.key_, lines: this.lines, label: `${picture.title}. ${title}` };
   }
 
   headsTable(title) {
@@ -182,7 +164,7 @@ class Walk {
     const { tip, picture } = this;
     tip.hidden = !spot?.column;
     if (tip.hidden) return;
-    const [what, why] = this.stage === 8 ? this.sayHead(spot) : this.sayKey(spot);
+    const [what, why] = this.atHeads ? this.sayHead(spot) : this.sayKey(spot);
     tip.querySelector(".what").textContent = what;
     tip.querySelector(".value").textContent = plain(spot.value);
     tip.querySelector(".why").textContent = why;
@@ -196,20 +178,21 @@ class Walk {
 
   // What the number under the pointer is, and how it comes from others.
   sayKey({ row, column, cell }) {
-    const { arrays, d_head, blocked } = this.picture, at = row.place * d_head + cell, d = cell + 1;
-    const vector = row.mark === "top" && column.id === "k" ? "q" : row.mark === "foot" ? row.label[0] : column.title;
-    const what = `${row.label[0]}: ${column.id === "k" && row.mark === "row" ? "k" : vector}${cell === undefined ? "" : `, number ${d}`}`;
+    const { blocked } = this.picture, [top, key] = column.names.some(Boolean) ? column.names : [column.title, column.title];
+    const name = { top, row: key, foot: row.label[0] }[row.mark];
+    const what = `${row.label[0]}: ${name}${cell === undefined ? "" : `, number ${cell + 1}`}`;
     if (row.mark !== "row") return [what, ""];
-    const why = {
-      products: () => `= q ${plain(arrays.q[cell])} × k ${plain(arrays.k[at])}`,
-      scaled: () => `= ${plain(arrays.products[at])} / √${d_head}`,
-      parts: () => `= weight ${plain(arrays.weights[row.place])} × v ${plain(arrays.v[at])}`,
-      raw: () => `the sum of ${d_head} products`,
-      scores: () => `= ${plain(arrays.raw[row.place])} / √${d_head}`,
-      masked: () => (blocked[row.place].length ? `blocked by: ${blocked[row.place].join(", ")}` : "open: the score stays"),
-      weights: () => (blocked[row.place].length ? `blocked by: ${blocked[row.place].join(", ")}` : `exp(${brief(arrays.masked[row.place])}) / Σ`),
-    }[column.id];
-    return [what, why ? why() : ""];
+    const hidden = blocked[row.place].length ? `blocked by: ${blocked[row.place].join(", ")}` : "";
+    if (column.id === "masked") return [what, hidden || "open: the score stays"];
+    if (column.id === "weights") return [what, hidden || `exp(${brief(this.picture.arrays.masked[row.place])}) / Σ`];
+    return [what, column.why.map((part) => (typeof part === "string" ? part : plain(this.number(part, row.place, cell)))).join("")];
+  }
+
+  // A number of the query's own row ("top"), of a key's vector ("row"), or a key's one number ("key").
+  number({ top, row, key }, place, cell) {
+    const { arrays, indices } = this.picture;
+    if (top) return arrays[top][cell];
+    return row ? arrays[row][(place * arrays[row].length) / indices.length + cell] : arrays[key][place];
   }
 }
 

@@ -1,0 +1,81 @@
+"""What the page says of how models learned is what their records say, model by model."""
+
+import pytest
+from small import Reversal, reversal_trainer
+
+from models.attention_only import AttentionOnlyConfig
+from models.scope import Scope, load
+from models.seq2seq import Seq2SeqConfig
+from models.transformer import TransformerConfig
+from viz_app.figures import learning
+from viz_app.figures.learning import Learner
+from viz_app.figures.learning_words import fastest
+
+VOCAB = Reversal().tokenizer.vocab_size
+SMALL = {"vocab_size": VOCAB, "d_model": 12, "n_ctx": 13}
+STAGES = {
+    "stacked": AttentionOnlyConfig(**SMALL, n_heads=3, n_self_layers=2),
+    "vector": Seq2SeqConfig(**SMALL, d_hidden=7, d_align=5, attention="none"),
+    "heads": AttentionOnlyConfig(**SMALL, n_heads=3, n_self_layers=1),
+    "aligned": Seq2SeqConfig(**SMALL, d_hidden=7, d_align=5),
+    "alone": AttentionOnlyConfig(**SMALL),
+    "self": AttentionOnlyConfig(**SMALL, n_self_layers=1),
+}
+SIZES = {**SMALL, "n_heads": 3, "d_ff": 17, "n_encoder_layers": 1, "n_decoder_layers": 1}
+KINDS = ("scaled dot", "additive", "cosine")
+
+
+@pytest.fixture(scope="module")
+def scopes(tmp_path_factory) -> list[Scope]:
+    """Models of a few steps each, and one Transformer trained longer than the others."""
+    folder = tmp_path_factory.mktemp("learned")
+
+    def trained(name: str, config, steps: int = 4) -> Scope:
+        trainer = reversal_trainer(folder / name, config=config, steps=steps, validate_every=2, score_cases=5)
+        for _ in trainer.train():
+            pass
+        return load(folder / name, device="cpu")
+
+    found = [trained(name, config) for name, config in STAGES.items()]
+    found += [trained(f"sim {kind}", TransformerConfig(**SIZES, similarity=kind)) for kind in KINDS]
+    return [*found, trained("long", TransformerConfig(**SIZES), 6)]
+
+
+def test_the_stages_stand_in_the_order_of_the_way(scopes):
+    found = learning.stages(scopes)
+    assert [one.checkpoint for one in found] == ["vector", "aligned", "alone", "self", "heads", "stacked", "long"]
+    by_name = {scope.name: scope for scope in scopes}
+    for one in found:
+        scope = by_name[one.checkpoint]
+        assert one.parameters == sum(p.numel() for p in scope.model.parameters())
+        assert one.steps == scope.training["step"]
+        validated = [row for row in scope.training["curve"] if "exact match" in row]
+        assert one.curve == tuple((row["step"], row["exact match"]) for row in validated)
+        assert len(one.curve) == one.steps // 2
+
+
+def test_similarities_compares_only_what_shares_a_recipe(scopes):
+    found = learning.similarities(scopes)
+    assert {one.what for one in found} == set(KINDS)
+    assert "long" not in {one.checkpoint for one in found}
+    assert learning.similarities(scopes[:6]) == []
+
+
+def test_learned_is_the_first_step_over_the_bar():
+    curve = ((100, 12.0), (200, 90.0), (300, 71.0), (400, 95.0))
+    fast = Learner("a", "fast one", 10, 400, curve, 96.5, 100)
+    slow = Learner("b", "slow one", 10, 400, ((100, 1.0), (400, 93.0)), 93.0, 100)
+    never = Learner("c", "lost one", 10, 400, ((100, 1.0), (400, 3.0)), 3.0, 100)
+    assert [one.learned_at for one in (fast, slow, never)] == [200, 400, None]
+    said = fastest([slow, never, fast])
+    assert "**fast one**, at step 200; last: **slow one**, at step 400" in said
+    assert "Never there: **lost one**." in said
+    rows = learning.table([fast, never], ["2001-01-01", "x"])
+    assert list(rows["Step that reached 90 %"]) == ["200", "never"]
+    assert list(rows["Writes"]) == ["2001-01-01", "x"]
+    lines = learning.learning_csv([fast, never]).splitlines()
+    assert lines[2] == "a,fast one,10,200,90.0"
+    assert len(lines) == 1 + 6
+    drawn = learning.chart([fast, never], "title").to_dict()
+    (points,) = drawn["datasets"].values()
+    assert {(row["model"], row["step"]): row["percent"] for row in points}["lost one", 400] == 3.0

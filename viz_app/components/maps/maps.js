@@ -1,0 +1,255 @@
+// Matrices over the same two rows of tokens, one beside the other, each with its scale; and, if there are any, bars beside
+// the same rows. What is pointed at in one is outlined in all, with the exact values.
+const ROOM = { left: 76, top: 74, right: 24, bottom: 44 }, CELL = { largest: 30, tallest: 430 }, FIRST = 1, LAST = 255;
+
+class Maps {
+  constructor(root) {
+    this.root = root;
+    this.place = root.querySelector(".pictures");
+    this.tip = root.querySelector(".tip");
+    root.querySelector(".save").onclick = () => this.download();
+    this.watcher = new ResizeObserver(() => this.layout());
+    this.watcher.observe(root);
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme, width: 0 });
+    this.root.querySelector(".title").textContent = picture.title;
+    this.tip.hidden = true;
+    const parts = [...picture.maps, ...(picture.bars ? [picture.bars] : [])];
+    while (this.place.children.length > parts.length) this.place.lastChild.remove();
+    this.views = parts.map((part, i) => this.figure(this.place.children[i] ?? this.empty(), part));
+    this.layout();
+    Object.assign(this.root.dataset, { rows: picture.rows.length, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+  }
+
+  empty() {
+    const figure = put(this.place, "figure"), caption = put(figure, "figcaption");
+    put(caption, "b");
+    put(caption, "span", "quiet");
+    const stage = put(figure, "div", "stage");
+    put(stage, "canvas", "cells").setAttribute("role", "img");
+    put(stage, "canvas", "marks");
+    return figure;
+  }
+
+  figure(figure, part) {
+    figure.querySelector("b").textContent = part.title;
+    figure.querySelector("span").textContent = part.note;
+    const cells = figure.querySelector(".cells"), view = { figure, part, cells, marks: figure.querySelector(".marks") };
+    view.values = this.picture.arrays[part.array];
+    cells.setAttribute("aria-label", `${part.title}. ${part.note}`);
+    cells.onpointermove = (event) => this.hover(view, event);
+    cells.onpointerleave = () => this.hover(null);
+    return view;
+  }
+
+  layout() {
+    const width = this.root.clientWidth;
+    if (!this.picture || !width || width === this.width) return;
+    this.width = width;
+    const { rows, cols } = this.picture, wide = Math.floor(Math.min(...this.views.map((v) => v.figure.clientWidth)));
+    this.side = Math.min(CELL.largest, (wide - ROOM.left - ROOM.right) / cols.length);
+    this.tall = Math.min(Math.max(this.side, 14), CELL.tallest / rows.length);
+    for (const view of this.views) this.paint(view, wide);
+    Object.assign(this.root.dataset, { left: ROOM.left, top: ROOM.top, side: this.side, tall: this.tall });
+  }
+
+  paint(view, width) {
+    const { picture, theme, side, tall } = this, { rows, cols } = picture;
+    const height = ROOM.top + rows.length * tall + ROOM.bottom, [context, ratio] = sized(view.cells, width, height);
+    sized(view.marks, width, height);
+    context.fillStyle = theme.background;
+    context.fillRect(0, 0, view.cells.width, view.cells.height);
+    context.scale(ratio, ratio);
+    this.tokens(context, rows, tall, (text, at) => {
+      context.textAlign = "right";
+      context.fillText(text, ROOM.left - 5, ROOM.top + at);
+    });
+    if (view.part.bars) return this.bars(context, view, width);
+    this.tokens(context, cols, side, (text, at) => {
+      context.save();
+      context.translate(ROOM.left + at + 2, ROOM.top - 5);
+      context.rotate(-0.96);
+      context.textAlign = "left";
+      context.fillText(text, 0, 0);
+      context.restore();
+    });
+    this.axes(context);
+    const snap = (v) => Math.round(v * ratio) / ratio;
+    for (let r = 0; r < rows.length; r++) {
+      for (let c = 0; c < cols.length; c++) {
+        const value = view.values[r * cols.length + c], x = snap(ROOM.left + c * side), y = snap(ROOM.top + r * tall);
+        const w = snap(ROOM.left + (c + 1) * side) - x, h = snap(ROOM.top + (r + 1) * tall) - y;
+        if (value === 0 && view.part.none) this.hatch(context, x, y, w, h);
+        else {
+          context.fillStyle = css(theme.ramp[this.code(view.part, value)]);
+          context.fillRect(x, y, w, h);
+        }
+      }
+    }
+    context.strokeStyle = theme.line;
+    context.strokeRect(ROOM.left, ROOM.top, cols.length * side, rows.length * tall);
+    this.legend(context, view.part, ROOM.top + rows.length * tall + 12);
+  }
+
+  code({ least, largest, log }, value) {
+    const share = log ? Math.log(Math.max(value, least) / least) / Math.log(largest / least) : value / largest;
+    return FIRST + Math.round((LAST - FIRST) * Math.min(1, Math.max(0, share)));
+  }
+
+  tokens(context, labels, pitch, write) {
+    const { theme } = this, size = Math.max(8, Math.min(12.5, pitch * 0.8)), every = Math.ceil((size + 1) / pitch), font = `${size}px ${theme.font}`;
+    Object.assign(context, { font, fillStyle: theme.text, textBaseline: "middle" });
+    const measure = widthIn(font);
+    labels.forEach(([text], i) => i % every || write(fit(text, ROOM.left - 12, measure), (i + 0.5) * pitch));
+  }
+
+  axes(context) {
+    const { picture, theme } = this;
+    Object.assign(context, { font: `10.5px ${theme.font}`, fillStyle: theme.quiet, textAlign: "left", textBaseline: "middle" });
+    context.fillText(`${picture.rowAxis} ↓`, 0, ROOM.top - 22);
+    context.fillText(`${picture.colAxis} →`, 0, ROOM.top - 8);
+  }
+
+  hatch(context, x, y, w, h) {
+    context.strokeStyle = css(this.theme.hatch);
+    context.lineWidth = 0.7;
+    context.save();
+    context.beginPath();
+    context.rect(x, y, w, h);
+    context.clip();
+    context.beginPath();
+    for (let s = Math.floor((x + y) / 6) * 6; s < x + y + w + h; s += 6) {
+      context.moveTo(s - y, y);
+      context.lineTo(s - y - h, y + h);
+    }
+    context.stroke();
+    context.restore();
+    context.lineWidth = 1;
+  }
+
+  legend(context, part, y) {
+    const { theme } = this, wide = 96, x = ROOM.left;
+    for (let i = 0; i < wide; i++) {
+      context.fillStyle = css(theme.ramp[FIRST + Math.round(((LAST - FIRST) * i) / (wide - 1))]);
+      context.fillRect(x + i, y, 1.2, 9);
+    }
+    context.strokeStyle = theme.line;
+    context.strokeRect(x, y, wide, 9);
+    Object.assign(context, { font: `11px ${theme.font}`, fillStyle: theme.text, textBaseline: "middle", textAlign: "right" });
+    context.fillText(part.log ? `≤ ${brief(part.least)}` : "0", x - 4, y + 5);
+    context.textAlign = "left";
+    context.fillText(brief(part.largest), x + wide + 4, y + 5);
+    context.fillStyle = theme.quiet;
+    context.fillText(part.says, 0, y + 24);
+  }
+
+  bars(context, { part, values }, width) {
+    const { theme, tall } = this, room = width - ROOM.left - ROOM.right - 30;
+    Object.assign(context, { textBaseline: "middle", textAlign: "left" });
+    values.forEach((value, r) => {
+      const y = ROOM.top + r * tall, long = (room * value) / part.largest;
+      context.fillStyle = theme.accent;
+      context.fillRect(ROOM.left, y + 1, Math.max(0.5, long), Math.max(1, tall - 2));
+      if (tall < 11) return;
+      context.fillStyle = theme.text;
+      context.font = `11px ${theme.font}`;
+      context.fillText(brief(value), ROOM.left + long + 4, y + tall / 2);
+    });
+    context.strokeStyle = theme.line;
+    context.strokeRect(ROOM.left, ROOM.top, room, values.length * tall);
+    Object.assign(context, { font: `11px ${theme.font}`, fillStyle: theme.quiet });
+    const foot = ROOM.top + values.length * tall + 17;
+    context.fillText("0", ROOM.left, foot);
+    context.textAlign = "right";
+    context.fillText(`${brief(part.largest)} ${part.says}`, ROOM.left + room, foot);
+  }
+
+  spot({ part, cells }, event) {
+    const { rows, cols } = this.picture, box = cells.getBoundingClientRect();
+    const r = Math.floor((event.clientY - box.top - ROOM.top) / this.tall), c = Math.floor((event.clientX - box.left - ROOM.left) / this.side);
+    if (r < 0 || r >= rows.length || c < 0 || (!part.bars && c >= cols.length)) return null;
+    return part.bars ? { r } : { r, c };
+  }
+
+  hover(view, event) {
+    const spot = view && this.spot(view, event);
+    for (const other of this.views) this.outline(other, spot);
+    this.tip.hidden = !spot;
+    if (!spot) return;
+    const { rows, cols, rowAxis, colAxis } = this.picture, { r, c } = spot;
+    this.tip.querySelector(".where").textContent = `${rowAxis}: ${named(rows[r], r)}${c === undefined ? "" : `, ${colAxis}: ${named(cols[c], c)}`}`;
+    const table = this.tip.querySelector("table");
+    table.replaceChildren();
+    for (const other of this.views) {
+      if (c === undefined && !other.part.bars) continue;
+      const value = other.values[other.part.bars ? r : r * cols.length + c], line = put(table, "tr", other === view ? "on" : "");
+      put(line, "td", "", other.part.title);
+      put(line, "td", "", value === 0 && other.part.none ? `0: ${other.part.none}` : exact(value));
+      if (other === view) Object.assign(this.tip.dataset, { row: r, col: c ?? "", value: exact(value) });
+    }
+    const box = this.root.getBoundingClientRect();
+    this.tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left + 16, this.width - this.tip.offsetWidth))}px`;
+    this.tip.style.top = `${event.clientY - box.top + 18}px`;
+  }
+
+  outline({ part, marks }, spot) {
+    const context = marks.getContext("2d"), ratio = window.devicePixelRatio || 1;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, marks.width, marks.height);
+    if (!spot) return;
+    context.strokeStyle = this.theme.text;
+    const { side, tall } = this, wide = this.picture.cols.length * side;
+    context.lineWidth = 0.6;
+    context.strokeRect(ROOM.left, ROOM.top + spot.r * tall, wide, tall);
+    if (part.bars || spot.c === undefined) return;
+    context.strokeRect(ROOM.left + spot.c * side, ROOM.top, side, this.picture.rows.length * tall);
+    context.lineWidth = 1.8;
+    context.strokeRect(ROOM.left + spot.c * side, ROOM.top + spot.r * tall, side, tall);
+  }
+
+  // All pictures as one, as they stand on the page.
+  download() {
+    const ratio = window.devicePixelRatio || 1, box = this.place.getBoundingClientRect(), whole = document.createElement("canvas");
+    whole.width = Math.ceil(box.width * ratio);
+    whole.height = Math.ceil(box.height * ratio);
+    const context = whole.getContext("2d");
+    context.fillStyle = this.theme.background;
+    context.fillRect(0, 0, whole.width, whole.height);
+    context.scale(ratio, ratio);
+    context.textBaseline = "top";
+    for (const { figure, cells, part } of this.views) {
+      const at = figure.getBoundingClientRect(), stage = cells.getBoundingClientRect();
+      context.fillStyle = this.theme.text;
+      context.font = `600 14px ${this.theme.font}`;
+      context.fillText(part.title, at.left - box.left, at.top - box.top + 2);
+      context.font = `11.5px ${this.theme.font}`;
+      wrapped(part.note, at.width - 6, widthIn(context.font)).forEach((line, i) =>
+        context.fillText(line, at.left - box.left, at.top - box.top + 22 + 15 * i));
+      context.drawImage(cells, stage.left - box.left, stage.top - box.top, stage.width, stage.height);
+    }
+    saveCanvas(whole, this.picture.title, this.picture.file, this.theme);
+  }
+}
+
+const brief = (value) => (value === 0 ? "0" : Math.abs(value) >= 0.01 && Math.abs(value) < 1000 ? String(Number(value.toPrecision(3))) : value.toExponential(1));
+const named = ([text, note], i) => `${i + 1} ${text}${note ? ` (${note})` : ""}`;
+
+// The text in lines of at most `room`.
+function wrapped(text, room, measure) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const longer = `${lines.at(-1)} ${word}`.trim();
+    if (measure(longer) <= room) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
+}
+
+export default function ({ data, parentElement }) {
+  const root = parentElement.querySelector(".maps");
+  const view = (root.view ??= new Maps(root));
+  view.show(unpack(data), themeOf(root));
+  return () => view.watcher.disconnect();
+}

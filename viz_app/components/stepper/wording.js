@@ -1,0 +1,20 @@
+// What the two runs are called and what is said of them. A Transformer's decoder does all positions of a given text at
+// once; a recurrence makes one state from the one before, whether its text is given or its own.
+const WORDING = {
+  attention: {
+    training: "all positions at once",
+    trainingTitle: (n) => `all ${n} positions at once, in 1 pass`,
+    here: ["Position ", (n) => ` of ${n} of one single pass. Given: `, "(the rest is there too, but masked)"],
+    same: "Both take the same tokens everywhere, so at each position both have read the same and give the same probabilities: once all positions in one pass, once in many.",
+    work: "What is computed at this step, and what comes from the cache",
+    sum: (n, work) => `Training does all its ${n} positions in one pass: ${work}.`,
+  },
+  recurrent: {
+    training: "its text is given, its states still come one after the other",
+    trainingTitle: (n) => `the text is given, yet its ${n} states come one after the other`,
+    here: ["Step ", (n) => ` of ${n}, each from the state before. Given: `, "(the rest is known too, but its states come later)"],
+    same: "Both take the same tokens everywhere, so at each step both have read the same, stand in the same state and give the same probabilities.",
+    work: "What is computed at this step, and what is kept from the step before",
+    sum: (n, work) => `Training takes its ${n} steps one after the other too: ${work}; only the products behind the last state (readout and logits) are done for all at once.`,
+  },
+};

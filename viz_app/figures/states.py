@@ -1,0 +1,78 @@
+"""The encoder's states of an RNN: a row a token, a column a number, with the part the decoder starts from framed."""
+
+import csv
+import io
+
+import numpy as np
+import plotly.graph_objects as go
+
+from models.seq2seq import Seq2SeqConfig
+from models.trace import Trace
+from viz_app import words
+from viz_app.figures.labels import labels
+from viz_app.figures.look import Look
+from viz_app.figures.positions import bar, framed, scale_of
+from viz_app.figures.positions_shuffle import numbered, plain
+
+
+def encoder_states(trace: Trace, config: Seq2SeqConfig, look: Look, title: str) -> go.Figure:
+    """h_1 … h_n as signed colours centred on 0. Where the encoder reads in both directions, forward stands left."""
+    values, names = trace.activations["encoder.states"].value[0].numpy(), numbered([x.text for x in labels(trace.source)])
+    n, d = values.shape
+    limit = float(np.abs(values).max()) or 1.0
+    figure = go.Figure(
+        go.Heatmap(
+            z=values, x=list(range(1, d + 1)), y=[plain(name) for name in names], zmin=-limit, zmax=limit,
+            colorscale=scale_of(look.diverging()), colorbar=bar(look),
+            hovertemplate="%{y}, number %{x}: <b>%{z:.6f}</b><extra></extra>",
+        )
+    )  # fmt: skip
+    framed(figure, look, title, 110 + 26 * max(4, min(n, 20)), 110)
+    for left, row in ((0, n - 1), (config.d_hidden, 0))[: 2 if config.bidirectional else 1]:
+        figure.add_shape(
+            type="rect", x0=left + 0.5, x1=left + config.d_hidden + 0.5, y0=row - 0.5, y1=row + 0.5,
+            line={"color": look.text, "width": 2.5}, layer="above",
+        )  # fmt: skip
+    if config.bidirectional:
+        figure.add_vline(config.d_hidden + 0.5, line={"color": look.quiet, "width": 1, "dash": "dot"})
+        for name, at in (("reading forwards", 0.25), ("reading backwards", 0.75)):
+            figure.add_annotation(text=name, x=at, y=1, xref="paper", yref="paper", yanchor="bottom", showarrow=False,
+                                  font={"size": 12, "color": look.quiet})
+    figure.update_xaxes(title="number of the state", tickformat="d", range=[0.5, d + 0.5])
+    return figure.update_yaxes(type="category", range=[n - 0.5, -0.5], autorange=False, tickfont={"size": 13 if n <= 20 else 9})
+
+
+def says(config: Seq2SeqConfig, terms: words.Terms) -> str:
+    """Why there is no attention to show, what there is instead, and what it means."""
+    d = config.d_memory
+    ways = (
+        f"where its forward reading ended ({config.d_hidden} numbers, at the last token) and where its backward reading did "
+        f"({config.d_hidden}, at the first)" if config.bidirectional else f"the {d} numbers its reading ended with"
+    )
+    return (
+        f"**This model has no attention.** Its encoder reads {terms.source} token by token and keeps one state; its decoder "
+        f"is given only the last of them, **h(m)**: {ways}, framed in the picture. Everything it writes comes from those "
+        f"**{d} numbers**, as many for five words as for fifty, and it can never look back at a single token.\n\n"
+        "Each row of the picture is the state h(t) after that token: h(t) = f(token t, h(t−1)). An attention would let the "
+        "decoder read every row, with weights that add up to 1. To see that, choose a model with Bahdanau's alignment "
+        "(such as **eng-fra-bahdanau**) or a Transformer at the left."
+    )
+
+
+def states_csv(trace: Trace) -> str:
+    """A row a token, a column a number of its state; each the shortest exact float32."""
+    values = trace.activations["encoder.states"].value[0].numpy()
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["token \\ number", *range(1, values.shape[1] + 1)])
+    for name, row in zip(numbered([label.text for label in labels(trace.source)]), values, strict=True):
+        writer.writerow([name, *(str(value) for value in row)])
+    return out.getvalue()
+
+
+def states_npz(trace: Trace) -> bytes:
+    """Every state of both halves under its name (encoder.states, decoder.states), a token a row, with the tokens."""
+    kept = {name: trace.activations[name].value[0].numpy() for name in ("encoder.states", "decoder.states")}
+    out = io.BytesIO()
+    np.savez_compressed(out, source_tokens=np.array(trace.source.tokens), target_tokens=np.array(trace.target.tokens), **kept)
+    return out.getvalue()

@@ -1,0 +1,44 @@
+"""What each step from the fixed vector to the Transformer wins on one task, and what the similarity has to do with it."""
+
+import streamlit as st
+
+import models
+from models import Scope
+from viz_app import cache
+from viz_app.examples import examples
+from viz_app.figures import learning
+from viz_app.figures import learning_words as say
+from viz_app.parts import download
+from viz_app.sidebar import Shown
+
+TASK = "dates"
+
+
+def stages(shown: Shown) -> None:
+    """One date through every stage, and how each learned."""
+    found = learning.stages(_shipped())
+    text = shown.trace.source.text if shown.scope.task == TASK else examples(TASK)[0]
+    st.markdown(say.STAGES)
+    st.text(say.stage_text(text, shown.scope.task == TASK))
+    _show(found, [cache.trace(one.checkpoint, text, None).output for one in found], "stages")
+
+
+def similarities(shown: Shown) -> None:
+    """The same Transformer trained under each similarity."""
+    st.markdown(say.SIMILARITIES)
+    _show(learning.similarities(_shipped()), [], "similarities")
+
+
+def _shipped() -> list[Scope]:
+    return [scope for name in models.shipped() if (scope := cache.scope(name)).task == TASK]
+
+
+def _show(found: list[learning.Learner], written: list[str], name: str) -> None:
+    if not found:
+        st.markdown(say.NOT_SHIPPED)
+        return
+    st.markdown(say.fastest(found))
+    st.dataframe(learning.table(found, written), hide_index=True, key=f"from-rnn-{name}-table")
+    st.altair_chart(learning.chart(found, "How fast each learns"), key=f"from-rnn-{name}")
+    with st.container(horizontal=True, gap="small", key="downloads"):
+        download("These curves, CSV", lambda: learning.learning_csv(found), f"{name}.csv", "text/csv")

@@ -1,0 +1,83 @@
+"""The same pair, two alignments: Bahdanau's, and one cross-attention head of a Transformer."""
+
+import streamlit as st
+
+from models import Scope
+from models.divergence import jensen_shannon
+from models.trace import AttentionSite, Trace
+from viz_app import cache, companions, parts
+from viz_app.components.maps import maps
+from viz_app.figures import from_rnn_files as files
+from viz_app.figures import from_rnn_maps as draw
+from viz_app.figures import from_rnn_pair as heads
+from viz_app.figures import from_rnn_words as say
+from viz_app.figures.labels import labels
+from viz_app.parts import download
+from viz_app.sidebar import Shown
+
+LAYER, HEAD = "from-rnn-layer", "from-rnn-head"
+
+
+def pair(shown: Shown) -> None:
+    """Draw the section."""
+    found = [companions.one_that(shown, suits) for suits in (heads.has_alignment, heads.has_heads)]
+    parts.written(shown.trace, shown.terms, shown.stale)
+    if None in found:
+        st.markdown(say.no_pair(companions.named(shown.scope.task), found[0] is not None, found[1] is not None))
+        return
+    traces = [_read(scope, shown) for scope in found]
+    if not heads.same_rows(*traces):
+        st.markdown(say.DIFFERENT_ROWS)
+        return
+    _draw(found, traces)
+
+
+def _read(scope: Scope, shown: Shown) -> Trace:
+    """The shown pair under this model, teacher-forced on the shown target."""
+    if scope is shown.scope:
+        return shown.trace
+    return cache.same_pair(scope, shown.trace.source.text, shown.trace.target)
+
+
+def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
+    first, second = traces
+    alignment = heads.cross(first)[0].weights(0)
+    site, head = _chosen(heads.cross(second), heads.nearest(alignment, heads.cross(second)))
+    two = [
+        draw.Aligned("Bahdanau's alignment", say.whose(scopes[0], "α_i = softmax(v·tanh(W s_{i−1} + U h_j))"), alignment),
+        draw.Aligned(
+            f"Cross-attention, layer {site.layer + 1}, head {head + 1}",
+            say.whose(scopes[1], f"softmax({site.similarity.formula})"), site.weights(head),
+        ),
+    ]
+    apart = jensen_shannon(two[0].weights, two[1].weights)
+    maps(draw.alignments(two, first.source, first.target), key="from-rnn-pair")
+    writes = [label.text for label in draw.written(first.target)]
+    left, right = st.columns(2, gap="medium")
+    with left, st.container(key="explanation"):
+        st.markdown(say.divergence(float(apart.mean()), int(apart.argmax()), float(apart.max())))
+        st.markdown(say.JENSEN_SHANNON)
+        source = [label.text for label in labels(first.source)]
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            download(
+            "Both alignments, CSV", lambda: files.alignments_csv(two, source, writes, apart), "two-alignments.csv", "text/csv",
+        )
+    with right:
+        parts.checks_panel(heads.checks(traces, two, apart), "")
+
+
+def _chosen(sites: list[AttentionSite], nearest: tuple[int, int]) -> tuple[AttentionSite, int]:
+    """The head picked, at first the one nearest to the alignment."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        layers = list(range(1, len(sites) + 1))
+        options = ["nearest", *layers]
+        layer = st.segmented_control(
+            "Transformer's layer", options, default="nearest", required=True, key=LAYER, bind="query-params",
+            format_func=lambda o: "nearest head" if o == "nearest" else str(o),
+            help="“Nearest head” is the one of all layers whose rows are on average least apart from Bahdanau's.",
+        )
+        head = st.segmented_control(
+            "Head", list(range(1, sites[0].n_heads + 1)), default=1, required=True, key=HEAD, bind="query-params",
+            disabled=layer == "nearest",
+        )
+    return (sites[nearest[0]], nearest[1]) if layer == "nearest" else (sites[layer - 1], head - 1)

@@ -1,0 +1,39 @@
+"""What can reach what: the Jacobian norms of four layers over the sidebar's sentence."""
+
+import streamlit as st
+
+from viz_app import parts, words
+from viz_app.components.maps import maps
+from viz_app.figures import from_rnn_charts as charts
+from viz_app.figures import from_rnn_files as files
+from viz_app.figures import from_rnn_maps as draw
+from viz_app.figures import from_rnn_words as say
+from viz_app.figures.labels import labels
+from viz_app.parts import download
+from viz_app.sidebar import Shown
+from viz_app.views.from_rnn_parts import layers
+
+
+def reach(shown: Shown) -> None:
+    """Draw the section."""
+    there = layers(shown)
+    scale = st.segmented_control(
+        "Colour scale", list(draw.SCALES), default="one", required=True, key="from-rnn-scale", bind="query-params",
+        format_func=draw.SCALES.get,
+    )
+    if there is None:
+        return
+    maps(draw.influence(there.named, there.source, scale), key="from-rnn-maps")
+    left, right = st.columns([1.15, 1], gap="medium")
+    with left:
+        title = "How influence fades with distance: pairs a layer can reach"
+        st.altair_chart(charts.fading(there.reaches, title), key="from-rnn-fading")
+        parts.checks_panel(say.checks(there.reaches), words.trained(shown.scope.training))
+    with right, st.container(key="explanation"):
+        st.markdown(say.explained(there.reaches))
+        st.markdown(say.HOW)
+        tokens = [label.text for label in labels(there.source)]
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            download("The norms, CSV", lambda: files.influence_csv(there.named, tokens), "what-reaches-what.csv", "text/csv")
+            download("The norms, npz", lambda: files.influence_npz(there.named, tokens), "what-reaches-what.npz")
+            download("By distance, CSV", lambda: files.distance_csv(there.named), "by-distance.csv", "text/csv")

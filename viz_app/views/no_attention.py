@@ -1,0 +1,25 @@
+"""What the pages about attention show of a model that has none: the states its encoder passes through."""
+
+import streamlit as st
+
+from models.fixed_vector import check_fixed_vector
+from viz_app import parts, words
+from viz_app.figures import states
+from viz_app.figures.look import look
+from viz_app.sidebar import Shown
+
+
+def no_attention(shown: Shown) -> None:
+    """The encoder's states instead of attention, why there is none, and the check that only h_m passes."""
+    trace, config, terms = shown.trace, shown.scope.config, shown.terms
+    title = f"The encoder's states while it reads {terms.source}; framed: h(m), all that the decoder is given"
+    figure = states.encoder_states(trace, config, look(st.context.theme.type), title)
+    st.plotly_chart(figure, theme=None, key="encoder-states", config=parts.camera("encoder-states"))
+    explained, checked = st.columns([1.4, 1], gap="medium")
+    with explained, st.container(key="explanation"):
+        st.markdown(states.says(config, terms))
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            parts.download("The states, CSV", lambda: states.states_csv(trace), "encoder-states.csv", "text/csv")
+            parts.download("All states, npz", lambda: states.states_npz(trace), "states.npz")
+    with checked:
+        parts.checks_panel(check_fixed_vector(shown.scope.model, trace), words.trained(shown.scope.training))
