@@ -70,6 +70,7 @@ def test_learned_is_the_first_step_over_the_bar():
     said = fastest([slow, never, fast])
     assert "**fast one**, at step 200; last: **slow one**, at step 400" in said
     assert "Never there: **lost one**." in said
+    assert "at the same validated step, 200" in fastest([fast, fast])
     rows = learning.table([fast, never], ["2001-01-01", "x"])
     assert list(rows["Step that reached 90 %"]) == ["200", "never"]
     assert list(rows["Writes"]) == ["2001-01-01", "x"]

@@ -17,7 +17,7 @@ from models.tasks import open_task
 from models.tasks.translation import TATOEBA_LICENCE
 
 LIMITS = {   # checkpoint → megabytes it may take
-    "dates": 1, "dates-attn": 1, "dates-bahdanau": 1, "dates-cosine": 1, "dates-dot": 1, "dates-general": 1,
+    "dates": 1, "dates-additive": 1, "dates-attn": 1, "dates-bahdanau": 1, "dates-cosine": 1, "dates-dot": 1, "dates-general": 1,
     "dates-multihead": 1, "dates-rnn": 1, "dates-scaled-dot": 1, "dates-self-attn": 1, "dates-stacked": 1,
     "eng-fra": 12, "eng-fra-bahdanau": 12, "eng-fra-rnn": 12,
 }

@@ -28,9 +28,18 @@ def fastest(found: Sequence[Learner]) -> str:
     learned = sorted((one for one in found if one.learned_at), key=lambda one: one.learned_at)
     never = [one.what for one in found if not one.learned_at]
     said = []
-    if learned:
-        said.append(f"First to be right on {ENOUGH:.0f} % of the validation dates: **{learned[0].what}**, "
-                    f"at step {learned[0].learned_at:,}; last: **{learned[-1].what}**, at step {learned[-1].learned_at:,}.")
+    first = [one.what for one in learned if one.learned_at == learned[0].learned_at]
+    last = [one.what for one in learned if one.learned_at == learned[-1].learned_at]
+    if first and first == last:
+        said.append(f"All that were right on {ENOUGH:.0f} % of the validation dates were so at the same validated step, "
+                    f"{learned[0].learned_at:,}; the curves tell them apart.")
+    elif first:
+        said.append(f"First to be right on {ENOUGH:.0f} % of the validation dates: {_bold(first)}, at step "
+                    f"{learned[0].learned_at:,}; last: {_bold(last)}, at step {learned[-1].learned_at:,}.")
     if never:
-        said.append(f"Never there: {', '.join(f'**{what}**' for what in never)}.")
+        said.append(f"Never there: {_bold(never)}.")
     return " ".join(said)
+
+
+def _bold(models: Sequence[str]) -> str:
+    return ", ".join(f"**{what}**" for what in models)

@@ -15,8 +15,8 @@ class Panel {
     if (kind === this.kind) return;
     this.kind = kind;
     this.parts.replaceChildren();
-    this.cross = cross && new Chips(this.parts, "cross");
-    this.self = own && new Chips(this.parts, "self");
+    this.cross = cross ? new Chips(this.parts, "cross") : undefined;
+    this.self = own ? new Chips(this.parts, "self") : undefined;
     this.strips = vectors.map(({ name }) => new VectorStrip(this.parts, name));
   }
 
