@@ -179,7 +179,7 @@ def test_the_view_outlives_a_visit_to_another_page(page: Page) -> None:
     expect(page.locator(".written .source")).to_have_text(OTHER)
     page.get_by_role("link", name="Masks").click()
     expect(source(page)).to_have_value(OTHER)
-    page.get_by_role("link", name="Attention").click()
+    page.get_by_role("link", name="Attention", exact=True).click()
     expect(page.locator(".head")).to_have_attribute("data-site", SITE)
     expect(page.locator(".written .source")).to_have_text(OTHER)
 

@@ -80,7 +80,7 @@ def test_the_slider_walks_from_the_vectors_to_the_output(opened, trace):
     n, d, d_model = len(w.weights), trace.attention[SITE].d_head, len(w.a)
     slider, root = page.locator(".walk input[type=range]"), page.locator(".walk")
     checked = {
-        0: [("a", w.memory, d_model)], 1: [("k", w.k, d), ("v", w.v, d)], 2: [("products", w.products, d), ("raw", w.raw, 1)],
+        0: [("a", w.memory, d_model)], 1: [("k", w.k, d), ("v", w.v, d)], 2: [("products", w.compared.met, d), ("raw", w.raw, 1)],
         3: [("scores", w.scores, 1)], 4: [("masked", w.masked, 1)], 5: [("weights", w.weights, 1)],
         6: [("parts", w.parts, d)], 7: [("parts", w.parts, d)],
     }  # fmt: skip
@@ -109,7 +109,7 @@ def test_the_products_on_the_page_add_up_to_the_score(opened, trace):
     page = opened(inside_stage="3")
     w, d = walk_of(trace), trace.attention[SITE].d_head
     expect(page.locator(".walk")).to_have_attribute("data-stage", "3")
-    shown = [float(pointed(page, "scaled", 1 + KEY, cell, d)["value"]) for cell in range(d)]
+    shown = [float(pointed(page, "terms", 1 + KEY, cell, d)["value"]) for cell in range(d)]
     score = float(page.locator(".walk .link[data-name=scores]").get_attribute("data-value"))
     assert math.fsum(shown) == pytest.approx(score, rel=1e-5)
     assert near(score, w.scores[KEY])
