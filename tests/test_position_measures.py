@@ -169,7 +169,8 @@ def test_the_shuffle_test_against_two_runs_by_hand():
     ids, order = random_ids(1, 7)[0], new_order(7, "reversed")
     test = shuffle_test(model, ids.tolist(), order)
     with torch.no_grad():
-        plain, turned = (model.encode(row[None], Mask([padding(row[None], 0)]))[0] for row in (ids, ids[list(order)]))
+        rows = [(row[None], {"encoder_self": Mask([padding(row[None], 0)])}) for row in (ids, ids[list(order)])]
+        plain, turned = (model.encode(row, masks)[0] for row, masks in rows)
     torch.testing.assert_close(test.original[-1], plain)
     for place, token in enumerate(order):
         torch.testing.assert_close(test.put_back[-1, token], turned[place])
