@@ -146,7 +146,7 @@ def check_runs(parallel: Run, serial: Run, uncached: Run) -> list[Check]:
             "same prefix, same probabilities",
             _difference(parallel, serial, n),
             1e-4,
-            f"Largest difference between all at once and one by one, where both have read the same ({n} positions)",
+            f"Largest difference between the given text and its own, where both have read the same ({n} positions)",
         ),
         *_check_attention(parallel, serial),
         *_check_states(serial, uncached),

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlparse
 
 import numpy as np
 import pytest
-from browser import browser, context, in_url, page, visit
+from browser import browser, context, in_url, page, rested, visit
 from playwright.sync_api import Page, expect
 from small import random_model
 
@@ -173,8 +173,10 @@ def test_a_link_shows_the_same_in_another_browser(opened, page):
 
 def test_the_head_and_the_step_survive_a_change_of_page(opened):
     page = opened(inside_stage="5")
+    rested(page)
     page.get_by_role("link", name="Positions").first.click()
     page.wait_for_url("**/positions*")
+    rested(page)
     page.get_by_role("link", name="Inside a head").first.click()
     expect(page.locator(".walk")).to_have_attribute("data-stage", "5")
     expect(page.locator(".walk")).to_have_attribute("data-query", str(QUERY))

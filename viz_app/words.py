@@ -107,9 +107,10 @@ def where_from(site: AttentionSite, t: Terms) -> str:
     """Where the queries, keys and values of this kind of attention come from."""
     if is_alignment(site):
         return (
-            "Queries are the decoder's state **s(i−1)** before the step that writes token i; keys and values are both the "
-            f"encoder's states **h(j)**, one for each {t.source_token}. Their mixture, the context c(i), is what the step "
-            "then reads. This is where the two texts meet."
+            "Queries are the decoder's state **s(i−1)** before a step; keys and values are both the encoder's states "
+            f"**h(j)**, one for each {t.source_token}. Their mixture, the context c(i), is what the step then reads. A row "
+            "stands for the step that reads its token and writes the next: it chooses before it has read that token, knowing "
+            "only those above."
         )
     return {
         "encoder_self": f"Queries **Q**, keys **K** and values **V** all come from {t.source}: "

@@ -8,6 +8,7 @@ from viz_app import words
 from viz_app.figures.labels import SPACE, Label
 
 CONVENTIONS = {"rows": "A = Q·Kᵀ (a token is a row)", "columns": "A = Kᵀ·Q (a token is a column)"}
+_ROWS_OR_COLUMNS = {"rows": "a token is a row", "columns": "a token is a column"}
 VIEWS = {
     "walk": "Step by step",
     "matrices": "Matrices",
@@ -21,6 +22,11 @@ def views(site: AttentionSite) -> dict[str, str]:
     without = {"scaling": site.similarity.name != "scaled dot", "heads": words.is_alignment(site)}
     return {view: name for view, name in VIEWS.items() if not without.get(view)}
 
+
+
+def conventions(site: AttentionSite) -> dict[str, str]:
+    """The two ways to write the matrices; A is a product of Q and K alone only under the (scaled) dot product."""
+    return CONVENTIONS if site.similarity.name in ("dot", "scaled dot") else _ROWS_OR_COLUMNS
 
 
 def quoted(label: Label) -> str:

@@ -27,7 +27,8 @@ def encoder_states(trace: Trace, config: Seq2SeqConfig, look: Look, title: str) 
             hovertemplate="%{y}, number %{x}: <b>%{z:.6f}</b><extra></extra>",
         )
     )  # fmt: skip
-    framed(figure, look, title, 110 + 26 * max(4, min(n, 20)), 110)
+    framed(figure, look, title, 130 + 26 * max(4, min(n, 20)), 110)
+    figure.update_layout(margin={"l": 95, "r": 10, "t": 54, "b": 45})
     for left, row in ((0, n - 1), (config.d_hidden, 0))[: 2 if config.bidirectional else 1]:
         figure.add_shape(
             type="rect", x0=left + 0.5, x1=left + config.d_hidden + 0.5, y0=row - 0.5, y1=row + 0.5,

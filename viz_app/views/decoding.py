@@ -113,7 +113,7 @@ def _beam(shown: Shown, written: Autoregression, place: Place, reading: Reading)
 def _explain(shown: Shown) -> None:
     why = _WHY
     if isinstance(shown.scope.model, Seq2Seq):
-        align, kept = "", ", which was made of h(m), the encoder's last state, at the start"
+        align, kept = "", "; at the start it was made of h(m), the encoder's last state"
         if shown.trace.attention:
             align = " and the context c(i), which s(i−1) has chosen"
             kept = ", and beside it U h(j), which no step changes. The alignment reads all states h(j) of the source at every step"

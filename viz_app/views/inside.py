@@ -63,7 +63,7 @@ def _walk(shown: Shown, at: Cell) -> None:
 
 
 def _matrices(shown: Shown, at: Cell) -> None:
-    convention = _pick("Convention", CONVENTION, inside_words.CONVENTIONS, hidden=True)
+    convention = _pick("Convention", CONVENTION, inside_words.conventions(at.site), hidden=True)
     matrices(inside_matrices.matrices(shown.trace, at, shown.terms, convention), _choose)
 
 

@@ -1,4 +1,4 @@
-"""One head as matrix products, a token a row or a token a column; a click in A or Â chooses a weight."""
+"""One head as matrix products, a token a row or a token a column; a click in the scores or in Â chooses a weight."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ _mount = register("matrices", "../walk/signed.js", "../walk/table.js", "matrices
 
 
 def matrices(payload: bytes, on_choose: Callable[[int, int], None], key: str = "matrices") -> None:
-    """Show figures.inside_matrices.matrices's payload; `on_choose(query, key)` is called on a click in A or Â."""
+    """Show figures.inside_matrices.matrices's payload; `on_choose(query, key)` is called on a click in the scores or in Â."""
 
     def picked() -> None:
         if (pick := st.session_state[key].get("pick")) is not None:
