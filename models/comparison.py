@@ -13,10 +13,10 @@ from models.similarity import Similarity
 class Comparison:
     """One query beside every key under a similarity; the terms of a key sum to its score."""
 
-    q: Float[Tensor, "d"]             # the query as it is compared: q, t·q/‖q‖, q·M or W q
+    q: Float[Tensor, "d"]             # the query as it is compared: q, q/‖q‖, q·M or W q
     k: Float[Tensor, "key d"]         # the keys as they are compared: k, k/‖k‖, k or U k
     met: Float[Tensor, "key d"]       # their products, number by number; for the additive one tanh of their sums
-    terms: Float[Tensor, "key d"]     # met; for the scaled dot product met/√d, for the additive one v∘met
+    terms: Float[Tensor, "key d"]     # met; for the scaled dot product met/√d, the cosine t·met, the additive one v∘met
 
 
 def sides(
@@ -27,15 +27,17 @@ def sides(
     if similarity.name == "additive":
         return F.linear(q, learned["W"]), F.linear(k, learned["U"])
     if similarity.name == "cosine":
-        return learned["log_t"].exp() * F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+        return F.normalize(q, dim=-1), F.normalize(k, dim=-1)
     return (q @ learned["M"], k) if similarity.name == "general" else (q, k)
 
 
 def compare(similarity: Similarity, q: Float[Tensor, "d"], k: Float[Tensor, "key e"]) -> Comparison:
     """One query beside every key, by the readable route of models/similarity.py taken apart."""
     q, k = sides(similarity, q, k)
-    if similarity.name == "additive":
-        met = (q + k).tanh()
-        return Comparison(q, k, met, similarity.learned["v"] * met)
-    met = q * k
-    return Comparison(q, k, met, met / q.shape[-1] ** 0.5 if similarity.name == "scaled dot" else met)
+    met = (q + k).tanh() if similarity.name == "additive" else q * k
+    terms = {
+        "scaled dot": lambda: met / q.shape[-1] ** 0.5,
+        "cosine": lambda: similarity.learned["log_t"].exp() * met,
+        "additive": lambda: similarity.learned["v"] * met,
+    }.get(similarity.name, lambda: met)()
+    return Comparison(q, k, met, terms)

@@ -55,6 +55,7 @@ def columns(site: AttentionSite, made: dict[str, Tensor]) -> dict[str, Column]:
     times: Why = (f"= {left} ", met[0], f" × {right} ", met[1])
     of_term: dict[str, Why] = {
         "scaled dot": ("= ", {"row": "products"}, f" / √{d}"),
+        "cosine": (f"= t {_t(site):.4g} × q̂ ", met[0], " × k̂ ", met[1]),
         "additive": ("= v ", {"top": "learned_v"}, " × ", {"row": "products"}),
     }
     return {
@@ -90,18 +91,23 @@ def links(site: AttentionSite) -> list[tuple[str, str]]:
     return [*first, ("masked", "+ mask"), ("weights", "softmax")]
 
 
+def _t(site: AttentionSite) -> float:
+    """What a cosine is multiplied by; 1 where there is none."""
+    return float(site.similarity.learned["log_t"].exp()) if site.similarity.name == "cosine" else 1.0
+
+
 def _score(site: AttentionSite) -> str:
     return "energy" if words.is_alignment(site) else "score"
 
 
 def _sides(name: str) -> tuple[str, str]:
     """What a query and a key are compared as."""
-    return {"cosine": ("t·q̂", "k̂"), "general": ("q·M", "k"), "additive": ("W q", "U k")}.get(name, ("q", "k"))
+    return {"cosine": ("q̂", "k̂"), "general": ("q·M", "k"), "additive": ("W q", "U k")}.get(name, ("q", "k"))
 
 
 def _term(name: str) -> str:
     left, right = _sides(name)
-    return {"scaled dot": "q ∘ k / √dₖ", "additive": "v ∘ tanh"}.get(name, f"{left} ∘ {right}")
+    return {"scaled dot": "q ∘ k / √dₖ", "cosine": "t · q̂ ∘ k̂", "additive": "v ∘ tanh"}.get(name, f"{left} ∘ {right}")
 
 
 def _sizes(made: dict[str, Tensor], top: str, rows: str, scale: float) -> str:

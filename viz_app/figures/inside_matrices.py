@@ -123,11 +123,11 @@ def _scores(site: AttentionSite, write: _Writer, names: dict[str, str]) -> list[
             {"title": says, "formula": formula, "size": "small",
              "terms": [_term(array, whole), "→", _term(f"compared_{array}", unit)]}
             for says, formula, array, whole, unit in (
-                ("Queries of one length, times t:", "t q / ‖q‖", "q", q, "t Q̂"), ("Keys of one length:", "k / ‖k‖", "k", k, "K̂"),
+                ("Queries of length 1:", "q / ‖q‖", "q", q, "Q̂"), ("Keys of length 1:", "k / ‖k‖", "k", k, "K̂"),
             )
         ]  # fmt: skip
-        return [*shorter, write.product(title, "A = t Q̂ K̂^{T}", "A = t K̂^{T} Q̂", _term("compared_q", "t Q̂"),
-                                        _term("compared_k", "K̂^{T}", transposed=True), scores, size="large")]
+        return [*shorter, write.product(title, "A = t Q̂ K̂^{T}", "A = t K̂^{T} Q̂", _term("compared_q", "Q̂"),
+                                        _term("compared_k", "K̂^{T}", transposed=True), scores, "· t", "large")]
     if name == "general":
         through = write.learned("Queries through M:", "q", q, "M", False)
         return [through, write.product(title, "A = Q M K^{T}", "A = K^{T} M^{T} Q", _term("compared_q", through["formula"]),
@@ -165,9 +165,9 @@ def _matrices(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, dict[
         "q": ("states before each step" if alignment else "queries", (rows, "number"), scale("q", "k"), made["q"]),
         "k": ("states of the encoder" if alignment else "keys", (key_rows, "number"), scale("q", "k"), made["k"]),
         "v": ("values", (key_rows, "number"), scale("v", "b"), made.get("v", "")),
-        "learned_M": ("weights M of the similarity", ("input", "number"), scale("learned_M"), "learned"),
-        "learned_W": ("weights W of the similarity", ("number", "input"), scale("learned_W", "learned_U"), "learned"),
-        "learned_U": ("weights U of the similarity", ("number", "input"), scale("learned_W", "learned_U"), "learned"),
+        "learned_M": ("weights M of the similarity", ("input", "number"), scale("learned_M"), "found in training"),
+        "learned_W": ("weights W of the similarity", ("number", "input"), scale("learned_W", "learned_U"), "found in training"),
+        "learned_U": ("weights U of the similarity", ("number", "input"), scale("learned_W", "learned_U"), "found in training"),
         "compared_q": ("queries as they are compared", (rows, "number"), scale("compared_q", "compared_k"), ""),
         "compared_k": ("keys as they are compared", (key_rows, "number"), scale("compared_q", "compared_k"), ""),
         "scores": ("score before the mask", (rows, key_rows), scale("scores"), score),

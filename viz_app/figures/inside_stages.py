@@ -174,14 +174,14 @@ def _cosine(s: Scene) -> list[Stage]:
     return [
         Stage(
             "q̂, k̂", "Only the direction counts",
-            "Query and keys are divided by their lengths, so that a long key is not read for its length. The query is then "
-            f"multiplied by t = {t:.4g}, which the model learned: without it no softmax over cosines could be sharp.",
+            "Query and keys are divided by their lengths, so that a long key is not read for its length: what is left of each "
+            "is its direction.",
             "q̂^{i} = q^{i} / ‖q^{i}‖,  k̂^{j} = k^{j} / ‖k^{j}‖", ("k", "sides"), ("sides",), {"k": "q", **sides},
         ),
         Stage(
             "q̂∘k̂", "Does the key point the same way?",
-            f"Multiply number by number, then add up: t times the cosine of the angle between them, at most {t:.4g}. With "
-            f"{s.k} that is {s.score}.",
+            f"Multiply number by number and by t = {t:.4g}, then add up: t times the cosine of the angle between them. Training "
+            f"finds t (it begins at 10); without it no softmax over cosines could be sharp. With {s.k} that is {s.score}.",
             "α_{i,j} = t·cos(q^{i}, k^{j}) = t Σ_{d} q̂^{i}_{d} k̂^{j}_{d}", ("sides", "terms", "scores"), ("terms", "scores"), sides,
         ),
     ]  # fmt: skip
@@ -192,7 +192,7 @@ def _general(s: Scene) -> list[Stage]:
     return [
         Stage(
             "q·M", "The query is turned first",
-            "A matrix M, which the model learned, turns the query into what the keys are compared with. All heads of this "
+            "A matrix M, which training finds, turns the query into what the keys are compared with. All heads of this "
             "attention share it.",
             "q^{i}M", ("k", "sides"), ("sides",), {"k": "q", **sides},
         ),
@@ -221,8 +221,8 @@ def _additive(s: Scene) -> list[Stage]:
         ),
         Stage(
             "tanh", "Added, and kept between −1 and 1",
-            "The two are added number by number and go through tanh. This is one hidden layer of a small network that has "
-            "learned what fits what.",
+            "The two are added number by number and go through tanh. This is the hidden layer of a small network that is "
+            "trained to say what fits what.",
             f"tanh({left} + {right})", ("sides", "products"), ("products",), sides,
         ),
         Stage(

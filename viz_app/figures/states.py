@@ -27,8 +27,8 @@ def encoder_states(trace: Trace, config: Seq2SeqConfig, look: Look, title: str) 
             hovertemplate="%{y}, number %{x}: <b>%{z:.6f}</b><extra></extra>",
         )
     )  # fmt: skip
-    framed(figure, look, title, 130 + 26 * max(4, min(n, 20)), 110)
-    figure.update_layout(margin={"l": 95, "r": 10, "t": 54, "b": 45})
+    framed(figure, look, title, 150 + 26 * max(4, min(n, 20)), 46)
+    figure.update_layout(margin={"l": 95, "r": 10, "t": 76, "b": 45})
     for left, row in ((0, n - 1), (config.d_hidden, 0))[: 2 if config.bidirectional else 1]:
         figure.add_shape(
             type="rect", x0=left + 0.5, x1=left + config.d_hidden + 0.5, y0=row - 0.5, y1=row + 0.5,
@@ -36,7 +36,7 @@ def encoder_states(trace: Trace, config: Seq2SeqConfig, look: Look, title: str) 
         )  # fmt: skip
     if config.bidirectional:
         figure.add_vline(config.d_hidden + 0.5, line={"color": look.quiet, "width": 1, "dash": "dot"})
-        for name, at in (("reading forwards", 0.25), ("reading backwards", 0.75)):
+        for name, at in (("forwards →", 0.25), ("← backwards", 0.75)):
             figure.add_annotation(text=name, x=at, y=1, xref="paper", yref="paper", yanchor="bottom", showarrow=False,
                                   font={"size": 12, "color": look.quiet})
     figure.update_xaxes(title="number of the state", tickformat="d", range=[0.5, d + 0.5])

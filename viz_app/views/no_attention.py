@@ -12,7 +12,7 @@ from viz_app.sidebar import Shown
 def no_attention(shown: Shown) -> None:
     """The encoder's states instead of attention, why there is none, and the check that only h_m passes."""
     trace, config, terms = shown.trace, shown.scope.config, shown.terms
-    title = f"The encoder's states while it reads {terms.source}; framed: h(m), all that the decoder is given"
+    title = f"The encoder's states; framed: h(m), all that the decoder is given of {terms.source}"
     figure = states.encoder_states(trace, config, look(st.context.theme.type), title)
     st.plotly_chart(figure, theme=None, key="encoder-states", config=parts.camera("encoder-states"))
     explained, checked = st.columns([1.4, 1], gap="medium")

@@ -34,8 +34,8 @@ def choose(shown: Shown) -> Shown:
         state.keep(SIMILARITY, None if name == own else name)
 
     st.selectbox(
-        "Similarity", list(KINDS), key=_WIDGET, on_change=chosen, width=220,
-        format_func=lambda name: f"{name}: {KINDS[name].formula}{' (trained with)' if name == own else ''}",
+        "Similarity", list(KINDS), key=_WIDGET, on_change=chosen, width=230,
+        format_func=lambda name: f"{name} (trained with)" if name == own else f"{name}: {KINDS[name].formula}",
         help="How query and key are compared. Any but the model's own runs the same weights as they were never trained.",
     )
     name = other(shown)
