@@ -25,6 +25,7 @@ class Cache:
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Tensor, ...]] = {}
+        self._growing: set[str] = set()      # what is kept there has a place for every target position
 
     def __contains__(self, path: str) -> bool:
         return path in self._kept
@@ -42,7 +43,14 @@ class Cache:
             old_k, old_v = self._kept[path]
             k, v = torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2)
         self._kept[path] = (k, v)
+        self._growing.add(path)
         return k, v
+
+    def cut(self, n: int) -> None:
+        """Forget the keys and values of all target positions but the first n; a recurrent state has no way back."""
+        for path in self._growing:
+            k, v = self._kept[path]
+            self._kept[path] = (k[:, :, :n], v[:, :, :n])
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these batch rows, in this order (beam search)."""
@@ -94,11 +102,17 @@ class MultiHeadAttention(nn.Module):
         return self.W_O(joined)
 
     def _keys_values(self, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
-        if cache is not None and self.kind == "cross" and self.path in cache:
+        crosses = self.kind == "cross"
+        if cache is not None and crosses and self.path in cache:
             k, v = cache.get(self.path)
             return k, v
         k, v = self._split(self.W_K(memory)), self._split(self.W_V(memory))
-        return (k, v) if cache is None else cache.append(self.path, k, v)
+        if cache is None:
+            return k, v
+        if not crosses:
+            return cache.append(self.path, k, v)
+        cache.put(self.path, k, v)
+        return k, v
 
     def _split(self, x: Tensor) -> Tensor:
         batch, n, _ = x.shape

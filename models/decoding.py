@@ -13,6 +13,7 @@ from models.architectures import Model
 from models.attention import Cache
 from models.interventions import MaskChanges
 from models.masks import STREAMS, Mask, MaskLayer
+from models.seq2seq import Seq2Seq
 from models.tokenizer import END, PAD, START
 from models.trace import Recording, record
 
@@ -70,7 +71,11 @@ class Incremental:
         self.n_cached = 0
 
     def next_log_probs(self, target: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:
-        """Log-probabilities (nats) of the token after `target`, which starts with <s> and only grows.
+        """Log-probabilities (nats) of the token after `target`, which starts with <s> and only grows."""
+        return self.new_log_probs(target)[:, -1]
+
+    def new_log_probs(self, target: Int[Tensor, "batch m"]) -> Float[Tensor, "batch new vocab"]:
+        """The same after each position of `target` that is new since the last call.
 
         A <pad> that the model wrote is not read either."""
         start, m, n = self.n_cached, target.shape[1], self.source.shape[1]
@@ -78,7 +83,17 @@ class Incremental:
         masks = {kind: _from(start, mask) if STREAMS[kind][0] == "target" else mask for kind, mask in whole.items()}
         logits = self.model.decode(target[:, start:], self.memory, masks, self.cache, start)
         self.n_cached = 0 if self.cache is None else m
-        return logits[:, -1].float().log_softmax(-1)
+        return logits.float().log_softmax(-1)
+
+    @property
+    def goes_back(self) -> bool:
+        """Can positions be read ahead and taken back? Not those in a recurrent state, nor where they see each other."""
+        return self.cache is not None and not isinstance(self.model, Seq2Seq)
+
+    def cut(self, n: int) -> None:
+        """Go back to the first n positions of the target, where the run `goes_back`."""
+        self.cache.cut(n)
+        self.n_cached = n
 
     def reorder(self, rows: Int[Tensor, "batch"]) -> None:
         """Keep these rows of the batch, in this order."""
@@ -160,25 +175,37 @@ def written(
     *,
     max_new: int | None = None,
     forced: Forced = (),
+    draft: Sequence[int] = (),
     use_cache: bool = True,
     recorded: bool = False,
     changes: MaskChanges | None = None,
 ) -> Iterator[Step]:
     """One token after the other until </s> or `max_new` tokens (by default what `longest` says). `forced` tokens are
     taken whatever the model would choose; `choose` is asked all the same, so that later draws keep their luck. Each
-    record stands before the next token is computed. `changes` to the masks as in `Incremental`."""
+    record stands before the next token is computed. `changes` to the masks as in `Incremental`.
+
+    A `draft` is a guess at what will be written, such as what was written for a similar source. It changes nothing but the
+    time: its tokens are read in one pass and stand as far as they are what would have been taken (blockwise parallel
+    decoding, Stern et al. 2018). Recorded or uncached runs and recurrent states read none."""
     at = _by_position(forced)
     limit = _limit(model, len(source), max_new)
     prefix: list[int] = []
     with torch.inference_mode():
         run = Incremental(model, _row(source, model), use_cache=use_cache, changes=changes)
+    guess = list(draft[: limit - 1]) if run.goes_back and not recorded else []
     while len(prefix) < limit and END not in prefix:
         with torch.inference_mode(), record() if recorded else nullcontext() as recording:
-            log_probs = run.next_log_probs(_row([START, *prefix], model))[0].cpu()
-        chosen = choose(log_probs)
-        token = at.get(len(prefix), chosen)
-        yield Step(len(prefix), tuple(prefix), token, log_probs, recording)
-        prefix.append(token)
+            ahead = run.new_log_probs(_row([START, *prefix, *guess], model))[0, -len(guess) - 1 :].cpu()
+        for log_probs, guessed in zip(ahead, [*guess, None], strict=True):
+            chosen = choose(log_probs)
+            token = at.get(len(prefix), chosen)
+            yield Step(len(prefix), tuple(prefix), token, log_probs, recording)
+            prefix.append(token)
+            if token != guessed or token == END:
+                break
+        if guess:
+            run.cut(len(prefix))
+            guess = []
 
 
 def _by_position(forced: Forced) -> dict[int, int]:

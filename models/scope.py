@@ -128,12 +128,15 @@ class Scope:
         """<s> y₁ … yₘ, the decoder's input row. Raises InputError likewise."""
         return self._checked(self.tokenizer.encode_target, text, "target")
 
-    def run(self, source: str, target: str | None = None, *, drawn: Drawn | None = None) -> Trace:
+    def run(
+        self, source: str, target: str | None = None, *, drawn: Drawn | None = None, draft: Sequence[int] = ()
+    ) -> Trace:
         """One recorded forward pass over source and target, teacher-forced; without a target the model writes one first.
 
         `drawn` adds hand-drawn masks (True = may attend), by kind of attention: encoder_self, decoder_self, cross.
-        Raises InputError, and ValueError for a drawn mask of the wrong shape."""
-        return self.run_batch([(source, target)], drawn=drawn)[0]
+        A `draft` of what the model will write saves time (models.decoding.written). Raises InputError, and ValueError for a
+        drawn mask of the wrong shape."""
+        return self.run_batch([(source, target)], drawn=drawn, draft=draft)[0]
 
     def run_batch(
         self,
@@ -141,6 +144,7 @@ class Scope:
         *,
         drawn: Drawn | None = None,
         changes: MaskChanges | None = None,
+        draft: Sequence[int] = (),
     ) -> list[Trace]:
         """Several pairs through the model in one padded batch; one Trace each, its axes padded with <pad> to the longest.
 
@@ -148,7 +152,7 @@ class Scope:
         these and `changes` to the masks apply to every pair, but not to a target the model writes first. Raises what
         `run` raises."""
         sources = [self.encode_source(source) for source, _ in pairs]
-        targets = [self._target(s, target) for s, (_, target) in zip(sources, pairs, strict=True)]
+        targets = [self._target(s, target, draft) for s, (_, target) in zip(sources, pairs, strict=True)]
         source_ids, target_ids = self._padded(sources), self._padded(targets)
         with torch.no_grad(), record() as recording:   # not inference mode: what it makes cannot be computed with
             n, m = source_ids.shape[1], target_ids.shape[1]
@@ -183,14 +187,14 @@ class Scope:
             raise ValueError(f"how must be greedy, sample or beam, not {how!r}")
         return Written(self.tokenizer.decode(ids), ids, steps)
 
-    def _target(self, src: Encoding, target: str | Encoding | None) -> Encoding:
+    def _target(self, src: Encoding, target: str | Encoding | None, draft: Sequence[int]) -> Encoding:
         if target is None:
-            return self._own_words(src)
+            return self._own_words(src, draft)
         return target if isinstance(target, Encoding) else self.encode_target(target)
 
-    def _own_words(self, src: Encoding) -> Encoding:
+    def _own_words(self, src: Encoding, draft: Sequence[int]) -> Encoding:
         """What the model writes, as the decoder's input row. Its own tokens are kept, not tokenised again."""
-        ids = self.write(src.text).ids
+        ids = self.write(src.text, draft=draft).ids
         return self.tokenizer.spell(ids[:-1] if ids[-1] == END else ids)
 
     def _checked(self, encode: Any, text: str, field: str) -> Encoding:

@@ -208,12 +208,13 @@ def finish(
         name: Activation(name, still(a.kept), a.axes, a.formula, tokens[a.axes[1]])
         for name, a in recording.activations.items()
     }
+    mask_rows = {id(s.mask): s.mask.row(row) for s in recording.attention.values()}   # layers share theirs
     sites = {
         name: replace(
             s,
             **{part: still(getattr(s, part)) for part in ("x", "memory", "out")},
             **{part: still(s.kept(part)) for part in ("q", "k", "v")},
-            mask=s.mask.row(row),
+            mask=mask_rows[id(s.mask)],
             similarity=s.similarity.moved(lambda t: t.to("cpu", torch.float32)),
             projections={n: tuple(t.to("cpu", torch.float32) for t in wb) for n, wb in s.projections.items()},
             query_tokens=tokens[STREAMS[s.kind][0]],

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from small import N_CTX, VOCAB, padded_ids, random_ids, random_model
+from small import N_CTX, VOCAB, padded_ids, random_attention_only, random_ids, random_model, random_seq2seq
 
 from models.decoding import (
     Step,
@@ -19,6 +19,8 @@ from models.decoding import (
     teacher_forced,
     written,
 )
+from models.interventions import MaskChange, MaskChanges
+from models.masks import LOOK_AHEAD
 from models.tokenizer import END, PAD, START
 from models.transformer import Transformer
 
@@ -74,6 +76,52 @@ def test_teacher_forced_steps_are_the_stacked_forward_pass(tiny):
     one_by_one = list(greedy(tiny, SOURCE, forced=target, max_new=8))
     for a, b in zip(steps, one_by_one, strict=False):
         torch.testing.assert_close(a.log_probs, b.log_probs, atol=1e-4, rtol=1e-4)
+
+
+WRITTEN = [step.token for step in greedy(random_model(seed=3), SOURCE, max_new=20, forced={19: END})]
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize(
+    "draft",
+    [WRITTEN, WRITTEN[:-1], WRITTEN[:7], [*WRITTEN[:7], 9, *WRITTEN[7:]], [9, 8, 7], [*WRITTEN, 5, 6], WRITTEN * 9, [END], []],
+    ids=["right", "no end", "too short", "one too many", "wrong", "beyond the end", "far too long", "only the end", "none"],
+)
+def test_a_draft_changes_nothing_that_is_written(draft, use_cache):
+    model, how = random_model(seed=3), {"max_new": 20, "forced": {19: END}, "use_cache": use_cache}
+    plain, drafted = list(greedy(model, SOURCE, **how)), list(greedy(model, SOURCE, draft=draft, **how))
+    assert [(s.index, s.prefix, s.token) for s in drafted] == [(s.index, s.prefix, s.token) for s in plain]
+    for step in drafted:
+        torch.testing.assert_close(step.log_probs, by_hand(model, step.prefix), atol=1e-4, rtol=1e-4)
+    lucky = (list(sample(model, SOURCE, seed=5, temperature=3.0, draft=d, **how)) for d in (draft, ()))
+    assert len({tuple(step.token for step in steps) for steps in lucky}) == 1
+
+
+def test_a_right_draft_is_read_in_one_pass(endless, monkeypatch):
+    written_first = [step.token for step in greedy(endless, SOURCE, max_new=20)]
+    passes = []
+    decode = endless.decode
+    monkeypatch.setattr(endless, "decode", lambda target, *rest: passes.append(target.shape[1]) or decode(target, *rest))
+    assert [step.token for step in greedy(endless, SOURCE, max_new=20, draft=written_first)] == written_first
+    assert passes == [20]
+    half = [*written_first[:8], 3]
+    assert [step.token for step in greedy(endless, SOURCE, max_new=20, draft=half)] == written_first
+    assert passes[1:] == [10, *[1] * 11]       # of the pass, 8 tokens and the one in place of the wrong one stand
+
+
+@pytest.mark.parametrize(
+    "model", [random_seq2seq(attention="none"), random_seq2seq(), random_attention_only()], ids=["rnn", "bahdanau", "attention"]
+)
+def test_a_draft_changes_nothing_for_other_models_either(model):
+    plain = [step.token for step in greedy(model, SOURCE, max_new=12)]
+    for draft in (plain, [*plain[:3], 9, 9]):
+        assert [step.token for step in greedy(model, SOURCE, max_new=12, draft=draft)] == plain
+
+
+def test_a_draft_is_not_read_where_a_position_sees_the_ones_after_it(endless):
+    ahead = MaskChanges(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
+    plain = [step.token for step in greedy(endless, SOURCE, max_new=9, changes=ahead)]
+    assert [step.token for step in greedy(endless, SOURCE, max_new=9, changes=ahead, draft=plain[::-1])] == plain
 
 
 def test_forced_tokens_are_taken_and_the_rest_is_the_models(endless):

@@ -85,6 +85,14 @@ def test_without_a_target_the_model_writes_one(scope):
         torch.testing.assert_close(step.log_probs, logits.log_softmax(-1), atol=1e-4, rtol=1e-4)
 
 
+def test_a_draft_leaves_the_trace_as_it_is(scope):
+    plain = scope.run("abc")
+    for draft in (plain.target.ids[1:], plain.target.ids[1:4], (5, 6)):
+        drafted = scope.run("abc", draft=draft)
+        assert (drafted.target, drafted.output, drafted.teacher_forced) == (plain.target, plain.output, False)
+        assert drafted.logits.equal(plain.logits)
+
+
 def test_what_the_model_would_write_next_stands_at_each_position(scope):
     trace = scope.run("abc", "cbe")
     assert trace.predicted[:3] == ("c", "b", "a")   # though the text given goes on with e

@@ -27,9 +27,9 @@ def scope(name: str) -> Scope:
     return _scope(name, _version(name))
 
 
-def trace(name: str, source: str, target: str | None) -> Trace:
-    """The run of a checkpoint on a text. Raises models.InputError, and CheckpointError."""
-    return _trace(name, _version(name), source, target)
+def trace(name: str, source: str, target: str | None, draft: tuple[int, ...] = ()) -> Trace:
+    """The run of a checkpoint on a text; `draft` as in models.Scope.run. Raises models.InputError, and CheckpointError."""
+    return _trace(name, _version(name), source, target, draft)
 
 
 def snapshot(scope: Scope, step: int) -> Scope:
@@ -134,9 +134,9 @@ def _scope(name: str, version: int) -> Scope:
 
 
 @st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False)
-def _trace(name: str, version: int, source: str, target: str | None) -> Trace:
+def _trace(name: str, version: int, source: str, target: str | None, _draft: tuple[int, ...]) -> Trace:
     with _one_run:
-        return _scope(name, version).run(source, target)
+        return _scope(name, version).run(source, target, draft=_draft)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)

@@ -99,7 +99,7 @@ def _run(
 ) -> Trace | None:
     """Run the texts, and say under each box how long its text is, or what is wrong with it."""
     try:
-        trace = cache.trace(name, source, target if target.strip() else None)
+        trace = cache.trace(name, source, target if target.strip() else None, _draft(scope))
     except models.InputError as error:
         for field, slot in ((SOURCE, source_note), (TARGET, target_note)):
             note(slot, _sentence(str(error)) if error.field == field else "", bad=error.field == field, key=field)
@@ -110,6 +110,12 @@ def _run(
     note(source_note, words.length(trace.source.tokens, scope.n_ctx, trace.source.unknown), key=SOURCE)
     note(target_note, words.length(trace.target.tokens, scope.n_ctx, trace.target.unknown), key=TARGET)
     return trace
+
+
+def _draft(scope: Scope) -> tuple[int, ...]:
+    """What this model wrote for the text before the edit: much of it will be written again."""
+    last: Shown | None = st.session_state.get(_LAST_GOOD)
+    return last.trace.target.ids[1:] if last and last.scope is scope and not last.trace.teacher_forced else ()
 
 
 def _sentence(message: str) -> str:
