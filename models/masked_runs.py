@@ -31,11 +31,14 @@ class MaskedRun:
 
 
 def run_masked(
-    scope: Scope, pairs: Sequence[tuple[str, str | Encoding | None]], changes: MaskChanges | None = None
+    scope: Scope,
+    pairs: Sequence[tuple[str, str | Encoding | None]],
+    changes: MaskChanges | None = None,
+    drafts: Sequence[Sequence[int]] = (),
 ) -> list[MaskedRun]:
     """The pairs in one padded batch, one result each. A missing target is what the model writes under its own masks;
-    a target may be one encoded before. Raises what `Scope.run_batch` raises."""
-    traces = scope.run_batch(pairs, changes=changes)
+    a target may be one encoded before. `drafts` and errors as in `Scope.run_batch`."""
+    traces = scope.run_batch(pairs, changes=changes, drafts=drafts)
     n = max(len(trace.source.ids) for trace in traces)
     return [_masked_run(scope, trace, n, changes) for trace in traces]
 
@@ -45,5 +48,6 @@ def _masked_run(scope: Scope, trace: Trace, n_source: int, changes: MaskChanges 
     log_probs = trace.logits.log_softmax(-1)[range(len(labels)), labels]
     padded = [*trace.source.ids, *[PAD] * (n_source - len(trace.source.ids))]
     limit = decoding.longest(scope.model, len(trace.source.ids))
-    output = tuple(step.token for step in decoding.greedy(scope.model, padded, max_new=limit, changes=changes))
+    steps = decoding.greedy(scope.model, padded, max_new=limit, changes=changes, draft=trace.target.ids[1:])
+    output = tuple(step.token for step in steps)
     return MaskedRun(trace, labels, tuple(log_probs.tolist()), scope.tokenizer.decode(output), output)

@@ -136,7 +136,7 @@ class Scope:
         `drawn` adds hand-drawn masks (True = may attend), by kind of attention: encoder_self, decoder_self, cross.
         A `draft` of what the model will write saves time (models.decoding.written). Raises InputError, and ValueError for a
         drawn mask of the wrong shape."""
-        return self.run_batch([(source, target)], drawn=drawn, draft=draft)[0]
+        return self.run_batch([(source, target)], drawn=drawn, drafts=[draft])[0]
 
     def run_batch(
         self,
@@ -144,15 +144,15 @@ class Scope:
         *,
         drawn: Drawn | None = None,
         changes: MaskChanges | None = None,
-        draft: Sequence[int] = (),
+        drafts: Sequence[Sequence[int]] = (),
     ) -> list[Trace]:
         """Several pairs through the model in one padded batch; one Trace each, its axes padded with <pad> to the longest.
 
         A target may be an encoded one, such as another run's `trace.target`. `drawn` masks are of the padded size;
-        these and `changes` to the masks apply to every pair, but not to a target the model writes first. Raises what
-        `run` raises."""
+        these and `changes` to the masks apply to every pair, but not to a target the model writes first. `drafts`, if
+        there are any, are one for each pair. Raises what `run` raises."""
         sources = [self.encode_source(source) for source, _ in pairs]
-        targets = [self._target(s, target, draft) for s, (_, target) in zip(sources, pairs, strict=True)]
+        targets = [self._target(*each) for each in zip(sources, (t for _, t in pairs), drafts or [()] * len(pairs), strict=True)]
         source_ids, target_ids = self._padded(sources), self._padded(targets)
         with torch.no_grad(), record() as recording:   # not inference mode: what it makes cannot be computed with
             n, m = source_ids.shape[1], target_ids.shape[1]

@@ -58,10 +58,13 @@ def along(scope: Scope, source: tuple[int, ...], tokens: tuple[int, ...]) -> ali
 
 
 def masked_runs(
-    scope: Scope, pairs: tuple[tuple[str, str | Encoding | None], ...], changes: MaskChanges
+    scope: Scope,
+    pairs: tuple[tuple[str, str | Encoding | None], ...],
+    changes: MaskChanges,
+    drafts: tuple[tuple[int, ...], ...] = (),
 ) -> list[MaskedRun]:
-    """Pairs in one batch under changed masks. Raises models.InputError."""
-    return _masked_runs(scope, *_weights(scope), pairs, changes)
+    """Pairs in one batch under changed masks; `drafts` as in models.Scope.run_batch. Raises models.InputError."""
+    return _masked_runs(scope, *_weights(scope), pairs, changes, drafts)
 
 
 def reach(scope: Scope, source: tuple[int, ...], choice: Choice) -> Reach:
@@ -113,9 +116,14 @@ def _along(_scope: Scope, path: str, step: int, source: tuple[int, ...], tokens:
 
 @st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False, hash_funcs={MaskChanges: repr, Encoding: repr})
 def _masked_runs(
-    _scope: Scope, path: str, step: int, pairs: tuple[tuple[str, str | Encoding | None], ...], changes: MaskChanges
+    _scope: Scope,
+    path: str,
+    step: int,
+    pairs: tuple[tuple[str, str | Encoding | None], ...],
+    changes: MaskChanges,
+    _drafts: tuple[tuple[int, ...], ...],
 ) -> list[MaskedRun]:
-    return run_masked(_scope, pairs, changes)
+    return run_masked(_scope, pairs, changes, _drafts)
 
 
 @st.cache_resource(max_entries=4 * KEPT_TRACES, show_spinner=False)

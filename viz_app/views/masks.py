@@ -20,7 +20,7 @@ from viz_app.figures.masks import MaskView
 from viz_app.masks_state import SECOND, WHICH
 from viz_app.sidebar import Shown
 
-_TASK = "masks task"
+_TASK, _WRITTEN = "masks task", "masks written"
 _READY, _K, _PADDED, _SITE, _HEAD = "masks-ready-{}", "masks-k-{}", "masks-padding-{}", "masks-site", "masks-head"
 
 
@@ -40,9 +40,12 @@ def masks(shown: Shown) -> None:
     texts, which = _batch(scope, *columns[:2], slot)
     unchanged = changes == MaskChanges()
     columns[3].button("Undo all changes", on_click=masks_state.undo, disabled=unchanged, key="masks-undo")
-    own = cache.masked_runs(scope, _pairs(shown, texts), MaskChanges())
-    again = tuple((run.trace.source.text, run.trace.target) for run in own)
-    before, after = own[which], cache.masked_runs(scope, again, changes)[which]
+    own = after = cache.masked_runs(scope, _pairs(shown, texts), MaskChanges(), _drafts(shown, len(texts)))
+    st.session_state[_WRITTEN] = [run.trace.target.ids[1:] for run in own]
+    if not unchanged:
+        again = tuple((run.trace.source.text, run.trace.target) for run in own)
+        after = cache.masked_runs(scope, again, changes)
+    before, after = own[which], after[which]
     if texts:
         parts.note(slot, masks_words.batch([len(run.trace.source.ids) for run in own]), key="masks")
     with strip:
@@ -94,6 +97,13 @@ def _unreadable(scope: Scope, text: str) -> str:
 def _pairs(shown: Shown, texts: list[str]) -> tuple[tuple[str, str | None], ...]:
     trace = shown.trace
     return (trace.source.text, trace.target.text if trace.teacher_forced else None), *((text, None) for text in texts)
+
+
+def _drafts(shown: Shown, n_more: int) -> tuple[tuple[int, ...], ...]:
+    """What the model will write for each text of the batch: for the first it is known, for the second most likely what
+    it wrote last."""
+    last = st.session_state.get(_WRITTEN, [])
+    return (shown.trace.target.ids[1:], *[tuple(last[-1]) if len(last) > 1 else ()] * n_more)
 
 
 def _mask_controls(
