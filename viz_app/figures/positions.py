@@ -1,7 +1,8 @@
 """Pictures of position tables: curves, wavelengths, heatmaps, similarity by distance, a pair of dimensions turning."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import altair as alt
 import numpy as np
@@ -17,6 +18,7 @@ LINES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6
 DOTTED = 160  # up to so many positions, each is a dot on its curve
 PLANE_POINTS = 64  # positions drawn in the plane of one pair
 FONT = "Source Sans, sans-serif"
+NOTHING: Mapping = MappingProxyType({})
 NEVER = 1e9  # a wavelength beyond this never comes round in any text
 
 
@@ -102,41 +104,58 @@ def heatmap(
     table: Tensor, look: Look, title: str, axes: tuple[str, str], height: int = 420, limit: float = 0.0, wrap: int = 62
 ) -> go.Figure:
     """A signed matrix, rows down, in a diverging map centred on 0 that reaches ±limit (default: the largest)."""
+    row, column = axes
+    cells = _cells(table, look, limit, hovertemplate=f"{row} %{{y}}, {column} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>")
+    sides = {"x": {"title": {"text": column}, "tickformat": "d"}, "y": {"title": {"text": row}, "tickformat": "d"}}
+    return framed([cells], look, title, height, wrap, **sides)
+
+
+def _cells(table: Tensor, look: Look, limit: float = 0.0, **more: object) -> dict:
     values = table.float().numpy()
     limit = limit or float(np.abs(values).max()) or 1.0
-    row, column = axes
-    cells = go.Heatmap(
-        z=values,
-        zmin=-limit,
-        zmax=limit,
-        colorscale=scale_of(look.diverging()),
-        colorbar=bar(look),
-        hovertemplate=f"{row} %{{y}}, {column} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>",
-    )
-    figure = framed(go.Figure(cells), look, title, height, wrap)
-    figure.update_xaxes(title=column, tickformat="d")
-    return figure.update_yaxes(title=row, tickformat="d")
+    colours = {"colorscale": scale_of(look.diverging()), "colorbar": bar(look)}
+    return {"type": "heatmap", "z": values, "zmin": -limit, "zmax": limit, **colours, **more}
 
 
-def framed(figure: go.Figure, look: Look, title: str, height: int, wrap: int = 62) -> go.Figure:
-    """Title in words, rows counted downwards, the page's colours, no other decoration."""
+def framed(
+    traces: Sequence[dict],
+    look: Look,
+    title: str,
+    height: int,
+    wrap: int = 62,
+    *,
+    x: Mapping[str, object] = NOTHING,
+    y: Mapping[str, object] = NOTHING,
+    margin: Mapping[str, int] = NOTHING,
+    **layout: object,
+) -> go.Figure:
+    """The traces with a title in words, rows counted downwards, the page's colours, and no other decoration.
+
+    `x` and `y` say more about the axes, `layout` about the whole. All in one call and without plotly's template: each later
+    change to a figure is checked against all of it, the template is copied into each, and both take longer than drawing."""
     lines = textwrap.wrap(title, wrap)
     room = 20 * max(len(lines), 2 if wrap < 50 else 1)  # narrow pictures stand side by side: two lines for each
     words = {"text": "<br>".join(lines), "font": {"size": 14, "weight": 600}, "xref": "container", "yref": "container"}
     words |= {"x": 0, "xanchor": "left", "y": 1 - 21 / height, "yanchor": "bottom", "pad": {"l": 2}}
-    figure.update_layout(
-        title=words,
-        height=height,
-        margin={"l": 55, "r": 10, "t": 14 + room, "b": 45},
-        showlegend=False,
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": look.text, "family": FONT},
-        hoverlabel={"bgcolor": look.paper, "font": {"color": look.text}},
-        modebar={"color": look.quiet, "bgcolor": "rgba(0,0,0,0)"},
-    )
-    figure.update_xaxes(showgrid=False, zeroline=False)
-    return figure.update_yaxes(showgrid=False, zeroline=False, autorange="reversed")
+    sides = {"showgrid": False, "zeroline": False, "automargin": True}
+    return go.Figure({
+        "data": list(traces),
+        "layout": {
+            "template": {},
+            "title": words,
+            "height": height,
+            "margin": {"l": 55, "r": 10, "t": 14 + room, "b": 45, **margin},
+            "showlegend": False,
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"color": look.text, "family": FONT},
+            "hoverlabel": {"bgcolor": look.paper, "font": {"color": look.text}},
+            "modebar": {"color": look.quiet, "bgcolor": "rgba(0,0,0,0)"},
+            "xaxis": {**sides, **x},
+            "yaxis": {**sides, "autorange": "reversed", **y},
+            **layout,
+        },
+    })
 
 
 def bar(look: Look, title: str = "", **more: object) -> dict:
@@ -222,9 +241,7 @@ def plane(table: Tensor, turned: Tensor, pair: int, shift: int, look: Look, titl
 
 def strips(rows: dict[str, Tensor], look: Look, title: str, axis: str) -> go.Figure:
     """A few vectors under each other as colour strips on one scale, by name."""
-    figure = heatmap(torch.stack(list(rows.values())), look, title, ("vector", axis), 300, wrap=56)
-    figure.data[0].update(
-        y=list(rows), ygap=4, hovertemplate=f"%{{y}}, {axis} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>"
-    )
-    figure.update_yaxes(title=None, type="category")
-    return figure.update_layout(margin={"l": 110})
+    hover = f"%{{y}}, {axis} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>"
+    cells = _cells(torch.stack(list(rows.values())), look, y=list(rows), ygap=4, hovertemplate=hover)
+    x = {"title": {"text": axis}, "tickformat": "d"}
+    return framed([cells], look, title, 300, 56, x=x, y={"type": "category"}, margin={"l": 110})

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from html import escape
 
-import altair as alt
 import numpy as np
-import pandas as pd
 import plotly.graph_objects as go
 
 from models.shuffle import ShuffleTest
 from viz_app.figures.look import Look
-from viz_app.figures.positions import LINES, bar, framed, scale_of, titled
+from viz_app.figures.positions import LINES, bar, framed, scale_of
 
 UNRELATED = 2**0.5  # the change at which a vector stands at a right angle to what it was
 SPELLED = 40  # up to so many tokens, each cell has its number written in it
@@ -38,35 +36,29 @@ def tangle(tokens: Sequence[str], order: Sequence[int], look: Look, title: str) 
     """Each token at its place in the text (left), and a line to its place in the reordered text (right)."""
     n = len(order)
     place = np.argsort(order)  # old place → new place
-    figure = go.Figure()
+    traces = []
     for moved, colour in ((True, LINES[5]), (False, "#8f96a3")):
         rows = [i for i in range(n) if (place[i] != i) == moved]
         x = [v for _ in rows for v in (0.0, 1.0, None)]
         y = [v for i in rows for v in (i, int(place[i]), None)]
-        figure.add_scatter(x=x, y=y, mode="lines", line={"color": colour, "width": 1.8}, hoverinfo="skip")
+        line = {"mode": "lines", "line": {"color": colour, "width": 1.8}}
+        traces.append({"type": "scatter", "x": x, "y": y, "hoverinfo": "skip", **line})
     names = [plain(token) for token in tokens]
-    size = _letters(n)
     for at, rows, side in ((0.0, range(n), "middle left"), (1.0, order, "middle right")):
-        text = [names[i] for i in rows]
-        hover = [f"{names[i]}: place {i} → {place[i]}" for i in rows]
-        figure.add_scatter(
-            x=[at] * n,
-            y=list(range(n)),
-            mode="markers+text" if n <= NAMED else "markers",
-            text=text,
-            textposition=side,
-            hovertext=hover,
-            hoverinfo="text",
-            marker={"size": 4, "color": look.quiet},
-            textfont={"size": size, "color": look.text},
-            cliponaxis=False,
-        )
-    framed(figure, look, title, height(n), 46)
-    figure.update_xaxes(
-        range=[-0.75, 1.75], tickvals=[0, 1], ticktext=["as typed", "reordered"], side="top", fixedrange=True
-    )
-    figure.update_yaxes(range=[n - 0.5, -0.5], autorange=False, visible=False, fixedrange=True)
-    return figure.update_layout(margin={"l": 5, "r": 5, "t": TOP, "b": BOTTOM})
+        traces.append({
+            "type": "scatter", "x": [at] * n, "y": list(range(n)),
+            "mode": "markers+text" if n <= NAMED else "markers",
+            "text": [names[i] for i in rows],
+            "textposition": side,
+            "hovertext": [f"{names[i]}: place {i} → {place[i]}" for i in rows],
+            "hoverinfo": "text",
+            "marker": {"size": 4, "color": look.quiet},
+            "textfont": {"size": _letters(n), "color": look.text},
+            "cliponaxis": False,
+        })  # fmt: skip
+    x = {"range": [-0.75, 1.75], "tickvals": [0, 1], "ticktext": ["as typed", "reordered"], "side": "top", "fixedrange": True}
+    y = {"range": [n - 0.5, -0.5], "autorange": False, "visible": False, "fixedrange": True}
+    return framed(traces, look, title, height(n), 46, x=x, y=y, margin={"l": 5, "r": 5, "t": TOP, "b": BOTTOM})
 
 
 def change_map(test: ShuffleTest, tokens: Sequence[str], look: Look, title: str) -> go.Figure:
@@ -75,37 +67,19 @@ def change_map(test: ShuffleTest, tokens: Sequence[str], look: Look, title: str)
     names = [plain(name) for name in numbered(tokens)]
     cells = test.change.T
     words = [[says(v) for v in row] for row in cells.tolist()] if n <= SPELLED else None
-    figure = go.Figure(
-        go.Heatmap(
-            z=cells.numpy(),
-            text=words,
-            texttemplate="%{text}" if words else None,
-            textfont={"size": 11},
-            x=list(test.stages),
-            y=names,
-            zmin=0,
-            zmax=UNRELATED,
-            xgap=1,
-            ygap=1,
-            colorscale=scale_of(look.sequential()),
-            colorbar=bar(
-                look,
-                tickvals=[0, 0.5, 1, UNRELATED],
-                ticktext=["0", "0.5", "1", "1.41"],
-                orientation="h",
-                y=0,
-                yanchor="top",
-                ypad=6,
-                len=0.9,
-            ),
-            hovertemplate="%{y}, %{x}: moved by <b>%{z:.3g}</b> of its length<extra></extra>",
-        )
-    )
-    framed(figure, look, title, height(n), 46)
-    edge = {"showline": True, "mirror": True, "linecolor": look.quiet, "linewidth": 0.6}
-    figure.update_xaxes(side="top", fixedrange=True, **edge)
-    figure.update_yaxes(type="category", **edge, fixedrange=True, tickfont={"size": _letters(n)})
-    return figure.update_layout(margin={"l": 95, "r": 5, "t": TOP, "b": BOTTOM})
+    scale = {"tickvals": [0, 0.5, 1, UNRELATED], "ticktext": ["0", "0.5", "1", "1.41"]}
+    below = {"orientation": "h", "y": 0, "yanchor": "top", "ypad": 6, "len": 0.9}
+    map_of_changes = {
+        "type": "heatmap", "z": cells.numpy(), "x": list(test.stages), "y": names, "zmin": 0, "zmax": UNRELATED,
+        "xgap": 1, "ygap": 1, "textfont": {"size": 11},
+        "colorscale": scale_of(look.sequential()), "colorbar": bar(look, **scale, **below),
+        "hovertemplate": "%{y}, %{x}: moved by <b>%{z:.3g}</b> of its length<extra></extra>",
+        **({"text": words, "texttemplate": "%{text}"} if words else {}),
+    }  # fmt: skip
+    edge = {"showline": True, "mirror": True, "linecolor": look.quiet, "linewidth": 0.6, "fixedrange": True}
+    y = {"type": "category", "tickfont": {"size": _letters(n)}, **edge}
+    margin = {"l": 95, "r": 5, "t": TOP, "b": BOTTOM}
+    return framed([map_of_changes], look, title, height(n), 46, x={"side": "top", **edge}, y=y, margin=margin)
 
 
 def plain(text: str) -> str:
@@ -113,43 +87,20 @@ def plain(text: str) -> str:
     return escape(text if len(text) <= 12 else text[:6] + "…" + text[-5:], quote=False)
 
 
-def change_by_stage(positioned: ShuffleTest, bare: ShuffleTest, look: Look, title: str) -> alt.Chart:
+def change_by_stage(positioned: ShuffleTest, bare: ShuffleTest, look: Look, title: str) -> go.Figure:
     """The mean change at each stage in both runs, with the number on each bar."""
-    data = pd.concat(
-        [
-            pd.DataFrame(
-                {
-                    "stage": list(t.stages),
-                    "change": t.mean.numpy(),
-                    "run": name,
-                    "word": [says(v) for v in t.mean.tolist()],
-                }
-            )
-            for name, t in ((WITH, positioned), (WITHOUT, bare))
-        ]
-    )
-    order = [WITH, WITHOUT]
-    x = alt.X("stage:N", sort=list(positioned.stages), title=None, axis=alt.Axis(labelAngle=0))
-    offset = alt.XOffset("run:N", sort=order)
-    y = alt.Y(
-        "change:Q", title="mean change", scale=alt.Scale(domain=[0, UNRELATED], nice=False), axis=alt.Axis(format=".1f")
-    )
-    colour = alt.Color(
-        "run:N",
-        sort=order,
-        scale=alt.Scale(domain=order, range=[look.accent, LINES[1]]),
-        legend=alt.Legend(orient="bottom", title=None),
-    )
-    bars = (
-        alt.Chart(data)
-        .mark_bar()
-        .encode(
-            x=x, xOffset=offset, y=y, color=colour, tooltip=["run:N", "stage:N", alt.Tooltip("change:Q", format=".3g")]
-        )
-    )
-    numbers = alt.Chart(data).mark_text(dy=-7, fontSize=12, color=look.text)
-    numbers = numbers.encode(x=x, xOffset=offset, y=y, text="word:N")
-    return titled(bars + numbers, title, 330)
+    bars = [
+        {
+            "type": "bar", "name": name, "x": list(test.stages), "y": test.mean.numpy(), "marker": {"color": colour},
+            "text": [says(v) for v in test.mean.tolist()], "textposition": "outside", "cliponaxis": False,
+            "hovertemplate": "%{x}, " + name + ": <b>%{y:.3g}</b><extra></extra>",
+        }
+        for name, test, colour in ((WITH, positioned, look.accent), (WITHOUT, bare, LINES[1]))
+    ]  # fmt: skip
+    y = {"title": {"text": "mean change"}, "range": [0, UNRELATED], "autorange": False, "tickformat": ".1f",
+         "showgrid": True, "gridcolor": "rgba(128, 136, 153, 0.25)"}
+    legend = {"orientation": "h", "x": 0, "y": -0.12, "yanchor": "top"}
+    return framed(bars, look, title, 330, x={"fixedrange": True}, y={**y, "fixedrange": True}, showlegend=True, legend=legend)
 
 
 def says(value: float) -> str:

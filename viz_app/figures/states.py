@@ -20,27 +20,31 @@ def encoder_states(trace: Trace, config: Seq2SeqConfig, look: Look, title: str) 
     values, names = trace.activations["encoder.states"].value[0].numpy(), numbered([x.text for x in labels(trace.source)])
     n, d = values.shape
     limit = float(np.abs(values).max()) or 1.0
-    figure = go.Figure(
-        go.Heatmap(
-            z=values, x=list(range(1, d + 1)), y=[plain(name) for name in names], zmin=-limit, zmax=limit,
-            colorscale=scale_of(look.diverging()), colorbar=bar(look),
-            hovertemplate="%{y}, number %{x}: <b>%{z:.6f}</b><extra></extra>",
-        )
-    )  # fmt: skip
-    framed(figure, look, title, 150 + 26 * max(4, min(n, 20)), 46)
-    figure.update_layout(margin={"l": 95, "r": 10, "t": 76, "b": 45})
-    for left, row in ((0, n - 1), (config.d_hidden, 0))[: 2 if config.bidirectional else 1]:
-        figure.add_shape(
-            type="rect", x0=left + 0.5, x1=left + config.d_hidden + 0.5, y0=row - 0.5, y1=row + 0.5,
-            line={"color": look.text, "width": 2.5}, layer="above",
-        )  # fmt: skip
+    cells = {
+        "type": "heatmap", "z": values, "x": list(range(1, d + 1)), "y": [plain(name) for name in names], "zmin": -limit,
+        "zmax": limit, "colorscale": scale_of(look.diverging()), "colorbar": bar(look),
+        "hovertemplate": "%{y}, number %{x}: <b>%{z:.6f}</b><extra></extra>",
+    }  # fmt: skip
+    halves = ((0, n - 1), (config.d_hidden, 0)) if config.bidirectional else ((0, n - 1),)
+    shapes: list[dict] = [
+        {
+            "type": "rect", "x0": left + 0.5, "x1": left + config.d_hidden + 0.5, "y0": row - 0.5, "y1": row + 0.5,
+            "line": {"color": look.text, "width": 2.5}, "layer": "above",
+        }
+        for left, row in halves
+    ]  # fmt: skip
+    said = []
     if config.bidirectional:
-        figure.add_vline(config.d_hidden + 0.5, line={"color": look.quiet, "width": 1, "dash": "dot"})
-        for name, at in (("forwards →", 0.25), ("← backwards", 0.75)):
-            figure.add_annotation(text=name, x=at, y=1, xref="paper", yref="paper", yanchor="bottom", showarrow=False,
-                                  font={"size": 12, "color": look.quiet})
-    figure.update_xaxes(title="number of the state", tickformat="d", range=[0.5, d + 0.5])
-    return figure.update_yaxes(type="category", range=[n - 0.5, -0.5], autorange=False, tickfont={"size": 13 if n <= 20 else 9})
+        between = {"x0": config.d_hidden + 0.5, "x1": config.d_hidden + 0.5, "y0": 0, "y1": 1, "yref": "paper"}
+        shapes.append({"type": "line", **between, "line": {"color": look.quiet, "width": 1, "dash": "dot"}})
+        above = {"y": 1, "xref": "paper", "yref": "paper", "yanchor": "bottom", "showarrow": False}
+        font = {"size": 12, "color": look.quiet}
+        said = [{"text": way, "x": at, "font": font, **above} for way, at in (("forwards →", 0.25), ("← backwards", 0.75))]
+    return framed(
+        [cells], look, title, 150 + 26 * max(4, min(n, 20)), 46, margin={"l": 95, "t": 76}, shapes=shapes, annotations=said,
+        x={"title": {"text": "number of the state"}, "tickformat": "d", "range": [0.5, d + 0.5]},
+        y={"type": "category", "range": [n - 0.5, -0.5], "autorange": False, "tickfont": {"size": 13 if n <= 20 else 9}},
+    )  # fmt: skip
 
 
 def says(config: Seq2SeqConfig, terms: words.Terms) -> str:

@@ -47,7 +47,8 @@ def shuffle(shown: Shown) -> None:
     left, right = st.columns([1.3, 1], gap="medium")
     with left:
         title = "Mean change at the encoder's input and after each layer"
-        st.altair_chart(draw_shuffle.change_by_stage(positioned, bare, colours, title), key="positions-stages")
+        figure = draw_shuffle.change_by_stage(positioned, bare, colours, title)
+        st.plotly_chart(figure, theme=None, key="positions-stages", config=parts.camera("shuffle-stages"))
         if writing:
             _writes(scope, trace.source.ids, order, {draw_shuffle.WITH: scope.model, draw_shuffle.WITHOUT: bare_model})
     with right, st.container(key="explanation"):
