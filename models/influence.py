@@ -63,8 +63,10 @@ def cell_jacobians(
 
 def _through_gates(by_gate: Tensor, matrix: Tensor, d_hidden: int) -> Tensor:
     """Σ over the gates of diag(∂h/∂gate)·matrix: (n, gates·d_hidden) and (gates·d_hidden, d) → (n, d_hidden, d)."""
-    gates = zip(by_gate.split(d_hidden, dim=1), matrix.split(d_hidden), strict=True)
-    return torch.stack([slope[:, :, None] * part for slope, part in gates]).sum(0)
+    total = by_gate.new_zeros(len(by_gate), d_hidden, matrix.shape[1])
+    for slope, part in zip(by_gate.split(d_hidden, dim=1), matrix.split(d_hidden), strict=True):
+        total.addcmul_(slope[:, :, None], part)
+    return total
 
 
 @norms.register

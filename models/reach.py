@@ -65,9 +65,32 @@ def holds(model: Model, kind: str) -> bool:
     return kind == SELF_ATTENTION and isinstance(model, Transformer) and model.config.n_encoder_layers > 0
 
 
-def reach(model: Model, ids: tuple[int, ...], choice: Choice) -> Reach:
+def reach(model: Model, ids: tuple[int, ...], choice: Choice, *, gap: float | None = None) -> Reach:
     """The layer at the encoder's embeddings of these source tokens. A model's own self-attention is that of its first
-    encoder layer, at what enters it. Raises ValueError for a layer the model does not hold, and for an impossible CNN."""
+    encoder layer, at what enters it. `gap` is the `autograd_gap` of this layer at these tokens, if it is known already.
+
+    Raises ValueError for a layer the model does not hold, and for an impossible CNN."""
+    layer, x, again = _layer(model, ids, choice)
+    with torch.no_grad():
+        y, found, n = layer(x), influence.norms(layer, x), len(x)
+    return Reach(
+        choice, found, layer.reaches(n), layer.steps(n), layer.schedule(n), x.shape[1], y.shape[1],
+        0.0 if again is None else _gap(y, again), autograd_gap(model, ids, choice) if gap is None else gap,
+    )
+
+
+def autograd_gap(model: Model, ids: tuple[int, ...], choice: Choice) -> float:
+    """The first CHECKED tokens taken alone, the norms of one row by both routes: their largest difference, relative to the
+    largest norm. The other tokens do not matter to it. Raises what `reach` raises."""
+    layer, x, _ = _layer(model, ids[:CHECKED], choice)
+    i = len(x) // 2
+    with torch.no_grad():
+        found = influence.norms(layer, x)[i]
+    return _gap(found, influence.by_autograd(layer, x, i))
+
+
+def _layer(model: Model, ids: tuple[int, ...], choice: Choice) -> tuple[Layer, Tensor, Tensor | None]:
+    """The layer, what it reads, and what the model's own pass or torch's own module makes of that, if there is one."""
     if choice.kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {choice.kind!r}")
     if choice.seed is None and not holds(model, choice.kind):
@@ -75,17 +98,11 @@ def reach(model: Model, ids: tuple[int, ...], choice: Choice) -> Reach:
     recording = _encoded(model, ids)
     x = recording.activations["encoder.embedding"].value[0].to("cpu", torch.float32)
     if choice.kind == CNN:
-        layer, again = Convolutional.random(x.shape[1], D_NEW, choice.width, choice.depth, choice.seed), None
-    elif choice.kind == SELF_ATTENTION:
-        layer, x, again = _self_attention(model, recording, x, choice.seed)
-    else:
-        layer, again = _recurrent(model, recording, x, choice)
-    with torch.no_grad():
-        y, found, n = layer(x), influence.norms(layer, x), len(x)
-    return Reach(
-        choice, found, layer.reaches(n), layer.steps(n), layer.schedule(n), x.shape[1], y.shape[1],
-        0.0 if again is None else _gap(y, again), _autograd_gap(layer, x),
-    )
+        return Convolutional.random(x.shape[1], D_NEW, choice.width, choice.depth, choice.seed), x, None
+    if choice.kind == SELF_ATTENTION:
+        return _self_attention(model, recording, x, choice.seed)
+    layer, again = _recurrent(model, recording, x, choice)
+    return layer, x, again
 
 
 def _encoded(model: Model, ids: tuple[int, ...]) -> Recording:
@@ -125,13 +142,6 @@ def _self_attention(
 def _on_cpu(module: nn.Module) -> nn.Module:
     """The module itself if it is there already, else a copy: nothing is written onto a shared model."""
     return module if next(module.parameters()).device.type == "cpu" else deepcopy(module).cpu()
-
-
-def _autograd_gap(layer: Layer, x: Tensor) -> float:
-    """The second row of the first few tokens taken alone, by both routes."""
-    few = x[:CHECKED]
-    i = len(few) // 2
-    return _gap(influence.norms(layer, few)[i], influence.by_autograd(layer, few, i))
 
 
 def _gap(found: Tensor, again: Tensor) -> float:

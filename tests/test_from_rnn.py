@@ -24,6 +24,7 @@ from viz_app.figures import from_rnn_files as files
 from viz_app.figures import from_rnn_maps as draw
 from viz_app.figures import from_rnn_pair as heads
 from viz_app.figures import from_rnn_words as say
+from viz_app.figures.look import LIGHT
 from viz_app.figures.payload import unpack
 from viz_app.views import from_rnn_cost, from_rnn_parts
 from viz_app.views.from_rnn import SECTIONS
@@ -174,11 +175,11 @@ def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):
 def test_the_curve_is_the_mean_by_distance(shipped):
     scope = models.load("eng-fra", device="cpu")
     reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in KINDS]
-    data = next(iter(charts.fading(reaches, "t").to_dict()["datasets"].values()))
+    lines = {line.name: dict(zip(line.x, line.y, strict=True)) for line in charts.fading(reaches, LIGHT, "t").data}
     norms = reaches[1].norms
     mean = (float(norms.diagonal(2).sum()) + float(norms.diagonal(-2).sum())) / (2 * (len(norms) - 2))
-    assert next(r["mean"] for r in data if r["layer"] == BIDIRECTIONAL and r["distance"] == 2) == pytest.approx(mean, rel=1e-6)
-    assert max(r["distance"] for r in data if r["layer"] == CNN) == 3          # three layers of width three
+    assert lines[BIDIRECTIONAL][2] == pytest.approx(mean, rel=1e-6)
+    assert max(lines[CNN]) == 3          # three layers of width three
     paths = next(iter(charts.path_lengths(reaches, "t").to_dict()["datasets"].values()))
     assert [r["steps"] for r in paths if r["layer"] == RNN] == [1, 2, 3, 4, 5, 6]
     assert {r["steps"] for r in paths if r["layer"] == SELF_ATTENTION} == {1}

@@ -13,7 +13,7 @@ from models import Scope, Trace, aligned
 from models.interventions import MaskChanges
 from models.masked_runs import MaskedRun, run_masked
 from models.position_measures import FormulaMeasures, measure
-from models.reach import Choice, Reach
+from models.reach import CHECKED, Choice, Reach, autograd_gap
 from models.reach import reach as reach_of
 from models.scope import shipped_folder
 from models.tokenizer import Encoding
@@ -128,7 +128,12 @@ def _masked_runs(
 
 @st.cache_resource(max_entries=4 * KEPT_TRACES, show_spinner=False)
 def _reach(_scope: Scope, path: str, step: int, source: tuple[int, ...], choice: Choice) -> Reach:
-    return reach_of(_scope.model, source, choice)
+    return reach_of(_scope.model, source, choice, gap=_autograd_gap(_scope, path, step, source[:CHECKED], choice))
+
+
+@st.cache_resource(max_entries=4 * KEPT_TRACES, show_spinner=False)
+def _autograd_gap(_scope: Scope, path: str, step: int, first: tuple[int, ...], choice: Choice) -> float:
+    return autograd_gap(_scope.model, first, choice)
 
 
 @st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False, hash_funcs={Encoding: repr})

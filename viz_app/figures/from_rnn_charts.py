@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 import altair as alt
 import pandas as pd
+import plotly.graph_objects as go
 
 from models.layer_timing import LENGTHS, Timing
 from models.reach import KINDS, Reach
-from viz_app.figures.positions import LINES, titled
+from viz_app.figures.look import Look
+from viz_app.figures.positions import GRID, LEGEND, LINES, framed, titled
 
 COLOURS = dict(zip(KINDS, LINES, strict=False))     # a layer keeps its colour
 SQUARE = 118     # px, a side of one layer's timetable
@@ -24,21 +26,23 @@ def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
     )
 
 
-def fading(reaches: Sequence[Reach], title: str) -> alt.Chart:
+def fading(reaches: Sequence[Reach], look: Look, title: str) -> go.Figure:
     """Mean ‖∂y_i/∂x_j‖ of the pairs a layer can reach, by their distance, on a log axis."""
-    rows = [
-        {"layer": reach.choice.kind, "distance": distance, "mean": mean, "pairs": pairs}
-        for reach in reaches for distance, mean, pairs in reach.by_distance() if mean > 0
-    ]
-    colour, dash = _layers([reach.choice.kind for reach in reaches])
-    data = pd.DataFrame(rows, columns=["layer", "distance", "mean", "pairs"])
-    chart = alt.Chart(data).mark_line(point={"size": 26, "strokeDash": [1, 0]}).encode(
-        x=alt.X("distance:Q", title="distance |i − j| (tokens)", axis=alt.Axis(format="d", tickMinStep=1)),
-        y=alt.Y("mean:Q", title="mean ‖∂y_i/∂x_j‖ (log)", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g", tickCount=6)),
-        color=colour, strokeDash=dash,
-        tooltip=["layer:N", "distance:Q", alt.Tooltip("mean:Q", format=".6g"), "pairs:Q"],
-    )
-    return titled(chart, title, 360)
+    lines = []
+    for reach in reaches:
+        kind, rows = reach.choice.kind, [row for row in reach.by_distance() if row[1] > 0]
+        line = {"color": COLOURS[kind], "width": 2, "dash": ",".join(f"{length}px" for length in DASHES[kind])}
+        lines.append({
+            "type": "scatter", "mode": "lines+markers", "name": kind, "line": line, "marker": {"size": 6}, "cliponaxis": False,
+            "x": [row[0] for row in rows], "y": [row[1] for row in rows],
+            "customdata": [row[2] for row in rows],
+            "hovertemplate": f"{kind}, distance %{{x}}: <b>%{{y:.6g}}</b>, mean of %{{customdata}} pairs<extra></extra>",
+        })  # fmt: skip
+    grid = {"showgrid": True, "gridcolor": GRID, "fixedrange": True}
+    log = {"type": "log", "autorange": True, "tickformat": "~g", "dtick": 1}
+    x = {"title": {"text": "distance |i − j| (tokens)"}, "tickformat": "d", **grid}
+    y = {"title": {"text": "mean ‖∂y_i/∂x_j‖ (log)"}, **log, **grid}
+    return framed(lines, look, title, 360, x=x, y=y, showlegend=True, margin={"b": 80}, legend=LEGEND)
 
 
 def path_lengths(reaches: Sequence[Reach], title: str) -> alt.Chart:

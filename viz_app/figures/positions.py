@@ -19,6 +19,8 @@ DOTTED = 160  # up to so many positions, each is a dot on its curve
 PLANE_POINTS = 64  # positions drawn in the plane of one pair
 FONT = "Source Sans, sans-serif"
 NOTHING: Mapping = MappingProxyType({})
+GRID = "rgba(128, 136, 153, 0.25)"
+LEGEND = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}     # in a margin under the picture
 NEVER = 1e9  # a wavelength beyond this never comes round in any text
 
 

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from models.shuffle import ShuffleTest
 from viz_app.figures.look import Look
-from viz_app.figures.positions import LINES, bar, framed, scale_of
+from viz_app.figures.positions import GRID, LEGEND, LINES, bar, framed, scale_of
 
 UNRELATED = 2**0.5  # the change at which a vector stands at a right angle to what it was
 SPELLED = 40  # up to so many tokens, each cell has its number written in it
@@ -98,9 +98,9 @@ def change_by_stage(positioned: ShuffleTest, bare: ShuffleTest, look: Look, titl
         for name, test, colour in ((WITH, positioned, look.accent), (WITHOUT, bare, LINES[1]))
     ]  # fmt: skip
     y = {"title": {"text": "mean change"}, "range": [0, UNRELATED], "autorange": False, "tickformat": ".1f",
-         "showgrid": True, "gridcolor": "rgba(128, 136, 153, 0.25)"}
-    legend = {"orientation": "h", "x": 0, "y": -0.12, "yanchor": "top"}
-    return framed(bars, look, title, 330, x={"fixedrange": True}, y={**y, "fixedrange": True}, showlegend=True, legend=legend)
+         "showgrid": True, "gridcolor": GRID}
+    y["fixedrange"] = True
+    return framed(bars, look, title, 330, x={"fixedrange": True}, y=y, margin={"b": 65}, showlegend=True, legend=LEGEND)
 
 
 def says(value: float) -> str:
