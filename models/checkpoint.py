@@ -95,6 +95,9 @@ def load_checkpoint(folder: str | Path, snapshot: int | None = None) -> Checkpoi
     curve = training.get("curve", [])
     if not isinstance(curve, list) or not all(isinstance(row, dict) for row in curve):
         raise CheckpointError(f"{folder / 'training.json'}: curve must be a list of objects")
+    examples = training.get("examples", [])
+    if not (isinstance(examples, list) and all(isinstance(text, str) for text in examples)):
+        raise CheckpointError(f"{folder / 'training.json'}: examples must be a list of texts")
     training["step"] = step
     training["curve"] = [row for row in curve if row.get("step", 0) <= step]
     return Checkpoint(folder, model.eval(), tokenizer, training)

@@ -100,6 +100,11 @@ class Scope:
         return self.training.get("task", "unknown")
 
     @property
+    def examples(self) -> list[str]:
+        """Sources to try it on, held out of its training; empty if the checkpoint brings none."""
+        return self.training.get("examples", [])
+
+    @property
     def n_ctx(self) -> int:
         """The longest source or target, in tokens, </s> and <s> counted."""
         return self.config.n_ctx

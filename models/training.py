@@ -31,6 +31,8 @@ from models.evaluation import score
 from models.objectives import label_smoothed_loss
 from models.tasks.base import Task
 
+N_EXAMPLES = 5      # held-out sources that a checkpoint brings along to be tried on
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -201,6 +203,7 @@ class Trainer:
         return {
             "task": self.task.name, "command": self.command, "step": self.step, "recipe": asdict(self.recipe),
             "averaged_steps": int(self.averaged.n_averaged), "data": self.task.data(), "licence": self.task.licence,
+            "examples": [case.source for case in self.task.held_out(N_EXAMPLES, validation=True)],
             "training_seconds": round(self.seconds), "device": str(self.device), "processes": self.world,
             "torch": torch.__version__, "scores": {}, "curve": self.curve,
         }

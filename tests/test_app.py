@@ -222,6 +222,42 @@ def test_a_folder_of_ones_own_opens(tmp_path: Path) -> None:
     assert header["queries"][0][0] == "[start]"
 
 
+def folder_with(tmp_path: Path, name: str, n_ctx: int, **record: object) -> str:
+    """A shipped checkpoint as somebody's own: another longest text, another record."""
+    folder = shutil.copytree(shipped_folder() / name, tmp_path / "mine", ignore=shutil.ignore_patterns("snapshots"))
+    config = json.loads((folder / "config.json").read_text()) | {"n_ctx": n_ctx}
+    (folder / "config.json").write_text(json.dumps(config))
+    known = json.loads((folder / "training.json").read_text())
+    (folder / "training.json").write_text(json.dumps({"step": known["step"], **record}))
+    return str(folder)
+
+
+def opened_first(checkpoint: str) -> AppTest:
+    """The app at an address that names a checkpoint and no text."""
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    app.query_params["checkpoint"] = checkpoint
+    app.run()
+    assert not app.exception
+    return app
+
+
+def test_a_checkpoint_starts_with_an_example_of_its_own(tmp_path: Path) -> None:
+    own = ["Er liest ein Buch.", "Wir mögen ihn, aber er uns nicht, und das wird sich nie mehr ändern.", "Danke."]
+    app = opened_first(folder_with(tmp_path, "eng-fra", 12, task="translation", examples=own))
+    assert field(app, "source").value == own[0]
+    assert next(box for box in app.selectbox if box.label == "Examples").options == [own[0], own[2]]
+    app.selectbox(key="checkpoint").set_value("eng-fra-bahdanau").run()       # the same task, another language
+    assert field(app, "source").value == "She is reading a book."
+
+
+@pytest.mark.parametrize("task", ["translation", "unknown to us"])
+def test_a_checkpoint_that_can_read_none_of_the_examples_starts_with_the_beginning_of_one(tmp_path: Path, task: str) -> None:
+    app = opened_first(folder_with(tmp_path, "eng-fra", 3, task=task))
+    assert field(app, "source").value == "She is"
+    assert "bad" not in said(app, "note source")["look"]
+    assert [label[0] for label in shown_head(app)[0]["queries"]]
+
+
 # --- what keeps it fast
 
 

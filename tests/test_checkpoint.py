@@ -172,6 +172,7 @@ DAMAGES = {
     "configuration deep": (text("config.json", "[" * 100_000), "config.json: not readable as JSON"),
     "record cut": (cut("training.json", 0.5), "training.json: not readable as JSON"),
     "record empty": (text("training.json", ""), "training.json: not readable as JSON"),
+    "record with odd examples": (text("training.json", '{"examples": [1]}'), "training.json: examples must be a list"),
     "record without a curve of rows": (text("training.json", '{"curve": [1]}'), "training.json: curve must be a list"),
     "tokenizer cut": (cut("tokenizer.json", 0.5), "tokenizer.json: not a tokenizer"),
     "another tokenizer": (

@@ -1,5 +1,8 @@
-"""Texts to start from, by task. The first one is what a newcomer sees."""
+"""Texts to start from. The first one is what a newcomer sees."""
 
+from functools import lru_cache
+
+from models import InputError, Scope
 from models.tasks.date_formats import SOURCE_EXAMPLES
 
 _EXAMPLES = {
@@ -14,3 +17,20 @@ _EXAMPLES = {
 def examples(task: str) -> list[str]:
     """Example sources for a task, at least one."""
     return _EXAMPLES.get(task, _EXAMPLES["translation"])
+
+
+@lru_cache(maxsize=16)
+def suited(scope: Scope) -> list[str]:
+    """At least one source that this model can read: its checkpoint's own examples, else its task's; if all are too long
+    for it, as much of the first as it can read."""
+    offered = scope.examples or examples(scope.task)
+    beginnings = (offered[0][:end] for end in range(len(offered[0]), 0, -1))
+    return [text for text in offered if readable(scope, text)] or [next(b for b in beginnings if readable(scope, b))]
+
+
+def readable(scope: Scope, text: str) -> bool:
+    try:
+        scope.encode_source(text)
+    except InputError:
+        return False
+    return True

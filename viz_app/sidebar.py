@@ -9,13 +9,13 @@ import models
 from models import Scope, Trace
 from models.checkpoint import CheckpointError
 from viz_app import cache, words
-from viz_app.examples import examples
+from viz_app.examples import examples, suited
 from viz_app.parts import note
 from viz_app.state import CHECKPOINT, SOURCE, TARGET
 
 LANDING = "eng-fra"     # the checkpoint a newcomer sees first
 FIRST_TEXT = examples("translation")[0]     # the text box's default: what a URL without a source means
-_LAST_GOOD, _TASK, _EXAMPLE = "last good", "task", "example"
+_LAST_GOOD, _OFFERED, _EXAMPLE = "last good", "offered", "example"
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ def _checkpoint() -> tuple[str, Scope | None]:
 
 def _texts(scope: Scope | None) -> tuple[str, DeltaGenerator, str, DeltaGenerator]:
     """The two text boxes, live while typing, each with a place for its note."""
-    t, offered = words.terms(scope.task if scope else "", scope.name if scope else ""), examples(scope.task if scope else "")
+    t, offered = words.terms(scope.task if scope else "", scope.name if scope else ""), suited(scope) if scope else []
     if scope:
-        _suit(scope.task, offered[0])
+        _suit(scope, offered[0])
     st.selectbox(
         "Examples", offered, index=None, key=_EXAMPLE, placeholder="Pick an example …",
         label_visibility="collapsed", on_change=_take_example,
@@ -84,13 +84,14 @@ def _texts(scope: Scope | None) -> tuple[str, DeltaGenerator, str, DeltaGenerato
     return source, source_note, target, st.empty()
 
 
-def _suit(task: str, example: str) -> None:
-    """Start a new task with an example of its own, because a sentence is no date; a text that came by URL stays."""
-    known = st.session_state.get(_TASK)
-    st.session_state[_TASK] = task
+def _suit(scope: Scope, example: str) -> None:
+    """Start a model of another task or language with an example of its own, because a sentence is no date; a text that
+    came by URL stays."""
+    known, now = st.session_state.get(_OFFERED), (scope.task, scope.examples)
+    st.session_state[_OFFERED] = now
     if known is None and example != FIRST_TEXT and SOURCE not in st.query_params:
         st.session_state[SOURCE] = example
-    elif known is not None and known != task:
+    elif known is not None and known != now:
         st.session_state[SOURCE], st.session_state[TARGET] = example, ""
 
 

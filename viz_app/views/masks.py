@@ -13,7 +13,7 @@ from models.scope import Scope
 from models.trace import AttentionSite, Trace
 from viz_app import cache, masks_state, parts, words
 from viz_app.components.mask_painter import mask_painter
-from viz_app.examples import examples
+from viz_app.examples import suited
 from viz_app.figures import masks as figures
 from viz_app.figures import masks_export, masks_text, masks_words
 from viz_app.figures.masks import MaskView
@@ -79,10 +79,10 @@ def _batch(scope: Scope, left: DeltaGenerator, right: DeltaGenerator, slot: Delt
 
 def default_second(scope: Scope) -> str:
     """Of the examples this model can read, the next longer one than the first, so that the first is padded."""
-    offered = [text for text in examples(scope.task) if not _unreadable(scope, text)]
+    offered = suited(scope)
     lengths = {text: len(scope.encode_source(text).ids) for text in offered}
     longer = [text for text in offered if lengths[text] > lengths[offered[0]]]
-    return min(longer, key=lengths.get) if longer else (offered or [""])[-1]
+    return min(longer, key=lengths.get) if longer else offered[-1]
 
 
 def _unreadable(scope: Scope, text: str) -> str:
