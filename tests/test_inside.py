@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -307,6 +308,10 @@ def payload(app: AppTest, component: str) -> tuple[dict, dict]:
     return unpack(next(p.proto.bytes for p in app.get("bidi_component") if p.proto.component_name.endswith(component)))
 
 
+def json_of(app: AppTest, key: str) -> str:
+    return next(p.proto.json for p in app.get("bidi_component") if p.proto.id.endswith(f"-{key}"))
+
+
 def stands(app: AppTest) -> None:
     assert not app.exception
     panel = next(h.proto.body for h in app.get("html") if "Checked just now" in h.proto.body)
@@ -363,3 +368,42 @@ def test_layer_kind_and_head_can_be_changed_here(opened):
     stands(app)
     assert payload(app, "walk")[0]["site"] == SITES[0]
     assert SITES[0] in app.query_params["site"]
+
+
+# another similarity on the same weights
+
+
+@pytest.mark.parametrize("name", ["dot", "cosine", "general", "additive"])
+def test_another_similarity_is_run_and_said(opened, scope, name):
+    app = opened(similarity=name, lock="q2", inside_key="3", target="edc")
+    assert not app.exception
+    own, then = scope.run("abcde", "edc"), scope.with_similarity(name).run("abcde", "edc")
+    site = then.attention[SITES[2]]
+    np.testing.assert_allclose(payload(app, "walk")[1]["weights"], site.weights(1)[2].numpy(), rtol=1e-6)
+    apart = np.abs((own.attention[SITES[2]].weights(1) - site.weights(1)).numpy()).sum() / 2 / site.n_query
+    same = sum(a == b for a, b in zip(own.predicted, then.predicted, strict=True))
+    (note,) = (row[1] for row in json.loads(json_of(app, "note swapped"))["rows"])
+    assert f"here scored by {name}: on average {100 * apart:.0f} % of a row's attention" in note
+    assert f"{same} of {len(own.predicted)} next tokens" in note
+    assert any("not trained so" in markdown.value for markdown in app.markdown)
+    assert app.query_params["similarity"] == name
+
+
+@pytest.mark.parametrize("asked", ["scaled dot", "l2", "<b>", ""])
+def test_its_own_similarity_and_one_there_is_not_change_nothing(opened, scope, asked):
+    app = opened(similarity=asked, lock="q2", inside_key="3", target="edc")
+    stands(app)
+    own = scope.run("abcde", "edc").attention[SITES[2]].weights(1)[2].numpy()
+    np.testing.assert_array_equal(payload(app, "walk")[1]["weights"], own)
+    assert not any("not trained so" in markdown.value for markdown in app.markdown)
+
+
+def test_the_similarity_can_be_chosen_and_taken_back(opened):
+    app = opened(target="edc")
+    own = payload(app, "walk")[1]["weights"].copy()
+    app.selectbox(key="similarity-choice").set_value("dot").run()
+    assert app.query_params["similarity"] == "dot"
+    assert np.abs(payload(app, "walk")[1]["weights"] - own).max() > 0.01
+    app.selectbox(key="similarity-choice").set_value("scaled dot").run()
+    assert "similarity" not in app.query_params
+    np.testing.assert_array_equal(payload(app, "walk")[1]["weights"], own)

@@ -264,3 +264,17 @@ def test_what_can_be_taken_away(opened, trace, tmp_path):
     table.value.save_as(tmp_path / "walk.csv")
     rows = list(csv.DictReader((tmp_path / "walk.csv").open(encoding="utf-8")))
     np.testing.assert_allclose([float(row["weight"]) for row in rows], w.weights.numpy(), rtol=1e-4, atol=1e-7)
+
+
+def test_another_similarity_runs_the_same_weights(opened, folder):
+    page = opened(inside_stage="3")
+    before = page.locator(".walk .link[data-name=weights]").get_attribute("data-value")
+    page.get_by_role("combobox", name="Similarity").click()
+    page.get_by_role("option", name="cosine: t·cos(q, k)").click()
+    expect(page.get_by_text("not trained so")).to_be_visible()
+    in_url(page, "similarity", "cosine")
+    rested(page)
+    swapped = models.load(folder, device="cpu").with_similarity("cosine").run(SOURCE, TARGET)
+    shown = page.locator(".walk .link[data-name=weights]").get_attribute("data-value")
+    assert near(shown, swapped.attention[SITE].weights(HEAD)[QUERY, KEY])
+    assert not near(before, float(shown))
