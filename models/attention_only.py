@@ -9,18 +9,15 @@ No residual connection, no LayerNorm, no feed-forward: what these layers can do,
 the embeddings, or order would be lost.
 """
 
-import math
 from dataclasses import dataclass
 
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from models import masks
 from models.attention import Cache, MultiHeadAttention
+from models.encoder_decoder import EncoderDecoder, check_sizes
 from models.masks import Mask, Masks
-from models.positions import Positions
-from models.trace import tap
 
 
 @dataclass(frozen=True)
@@ -37,10 +34,7 @@ class AttentionOnlyConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        least = {"vocab_size": 1, "d_model": 1, "n_self_layers": 0, "n_ctx": 2}
-        for name, smallest in least.items():
-            if getattr(self, name) < smallest:
-                raise ValueError(f"{name} must be at least {smallest}, not {getattr(self, name)}")
+        check_sizes(self, vocab_size=1, d_model=1, n_self_layers=0, n_ctx=2)
 
 
 class SelfStack(nn.Module):
@@ -59,28 +53,15 @@ class SelfStack(nn.Module):
         return x
 
 
-class AttentionOnly(nn.Module):
+class AttentionOnly(EncoderDecoder):
     """Self-attention on each side, then one cross-attention, around one embedding matrix."""
 
     def __init__(self, config: AttentionOnlyConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
-        self.positions = Positions(config.positions, config.n_ctx, config.d_model)
+        super().__init__(config, positions=True, dropout=0.0)
         self.encoder = SelfStack(config, "encoder_self")
         self.decoder = SelfStack(config, "decoder_self")
         self.decoder.cross_attn = MultiHeadAttention(config.d_model, config.n_heads, "cross", config.similarity)
-        for path, module in self.named_modules():
-            if hasattr(module, "path"):
-                module.path = path
-
-    def forward(
-        self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], masks: Masks | None = None
-    ) -> Float[Tensor, "batch m vocab"]:
-        """Logits of the token after each target position. `target` is shifted right: it starts with <s>."""
-        masks = self.masks(source, target) if masks is None else masks
-        return self.decode(target, self.encode(source, masks), masks)
+        self._set_paths()
 
     def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
         """As in the Transformer; a side without self-attention has no mask for it."""
@@ -106,17 +87,4 @@ class AttentionOnly(nn.Module):
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
         x = self.decoder(self._embed(target, "target", start), masks.get("decoder_self", Mask()), cache)
         c = self.decoder.cross_attn(x, memory, masks["cross"], cache)
-        logits = F.linear(c, self.embedding.weight)                      # (batch, m, vocab)
-        tap("", "logits", logits, "target", "vocab", "Attn(X, X') · embeddingᵀ")
-        return logits
-
-    def _embed(self, ids: Tensor, stream: str, start: int = 0) -> Tensor:
-        n = ids.shape[1]
-        if start + n > self.config.n_ctx:
-            raise ValueError(f"{start + n} tokens, but this model reads at most {self.config.n_ctx} (n_ctx)")
-        scaled = self.embedding(ids) * math.sqrt(self.config.d_model)    # (batch, n, d_model)
-        position = self.positions(n, start)
-        side = "encoder" if stream == "source" else "decoder"
-        tap(side, "embedding", scaled, stream, "d_model", "embedding(token)·√d_model")
-        tap(side, "position", position[None], stream, "d_model", f"{self.config.positions} position vectors")
-        return scaled + position
+        return self._logits(c, "Attn(X, X') · embeddingᵀ")

@@ -20,6 +20,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from models import masks
 from models.attention import Cache
+from models.encoder_decoder import EncoderDecoder, check_sizes
 from models.masks import Mask, Masks
 from models.similarity import LearnedSimilarity, masked_softmax
 from models.trace import current, tap
@@ -44,10 +45,7 @@ class Seq2SeqConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        least = {"vocab_size": 1, "d_model": 1, "d_hidden": 1, "d_align": 1, "n_ctx": 2}
-        for name, smallest in least.items():
-            if getattr(self, name) < smallest:
-                raise ValueError(f"{name} must be at least {smallest}, not {getattr(self, name)}")
+        check_sizes(self, vocab_size=1, d_model=1, d_hidden=1, d_align=1, n_ctx=2)
         if self.cell not in CELLS:
             raise ValueError(f"cell must be {' or '.join(CELLS)}, not {self.cell!r}")
         if self.attention not in ("bahdanau", "none"):
@@ -170,27 +168,14 @@ class Decoder(nn.Module):
         return torch.stack(states, dim=1), stacked
 
 
-class Seq2Seq(nn.Module):
+class Seq2Seq(EncoderDecoder):
     """Recurrent encoder and decoder around one embedding matrix."""
 
     def __init__(self, config: Seq2SeqConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
-        self.dropout = nn.Dropout(config.dropout)
+        super().__init__(config, positions=False, dropout=config.dropout)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
-        for path, module in self.named_modules():
-            if hasattr(module, "path"):
-                module.path = path
-
-    def forward(
-        self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], masks: Masks | None = None
-    ) -> Float[Tensor, "batch m vocab"]:
-        """Logits of the token after each target position. `target` is shifted right: it starts with <s>."""
-        masks = self.masks(source, target) if masks is None else masks
-        return self.decode(target, self.encode(source, masks), masks)
+        self._set_paths()
 
     def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
         """Padding for the alignment; nothing without one. A recurrence sees no later token, so needs no look-ahead mask."""
@@ -212,15 +197,4 @@ class Seq2Seq(nn.Module):
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
         y = self._embed(target, "target", start)
         readout = self.decoder(y, memory, self.encoder.last_state(memory), masks.get("cross", Mask()), cache)
-        logits = F.linear(readout, self.embedding.weight)                # (batch, m, vocab)
-        tap("", "logits", logits, "target", "vocab", "readout · embeddingᵀ")
-        return logits
-
-    def _embed(self, ids: Tensor, stream: str, start: int = 0) -> Tensor:
-        n = ids.shape[1]
-        if start + n > self.config.n_ctx:
-            raise ValueError(f"{start + n} tokens, but this model reads at most {self.config.n_ctx} (n_ctx)")
-        x = self.embedding(ids) * self.config.d_model**0.5               # (batch, n, d_model)
-        side = "encoder" if stream == "source" else "decoder"
-        tap(side, "embedding", x, stream, "d_model", "embedding(token)·√d_model")
-        return self.dropout(x)
+        return self._logits(readout, "readout · embeddingᵀ")

@@ -1,18 +1,15 @@
 """The encoder-decoder Transformer of "Attention Is All You Need" (Vaswani et al. 2017), read top to bottom."""
 
-import math
 from dataclasses import dataclass
 
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from models import masks
 from models.attention import Cache
 from models.blocks import DecoderLayer, EncoderLayer
+from models.encoder_decoder import EncoderDecoder, check_sizes
 from models.masks import Mask, Masks
-from models.positions import Positions
-from models.trace import tap
 
 
 @dataclass(frozen=True)
@@ -33,10 +30,7 @@ class TransformerConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        least = {"vocab_size": 1, "d_model": 1, "n_encoder_layers": 0, "n_decoder_layers": 0, "d_ff": 1, "n_ctx": 2}
-        for name, smallest in least.items():
-            if getattr(self, name) < smallest:
-                raise ValueError(f"{name} must be at least {smallest}, not {getattr(self, name)}")
+        check_sizes(self, vocab_size=1, d_model=1, n_encoder_layers=0, n_decoder_layers=0, d_ff=1, n_ctx=2)
 
     @classmethod
     def base(cls, vocab_size: int = 37000) -> "TransformerConfig":
@@ -64,28 +58,14 @@ class Stack(nn.Module):
         return self.last_norm(x)
 
 
-class Transformer(nn.Module):
+class Transformer(EncoderDecoder):
     """Encoder and decoder around one embedding matrix, shared by source, target and pre-softmax (§3.4)."""
 
     def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
-        self.positions = Positions(config.positions, config.n_ctx, config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        super().__init__(config, positions=True, dropout=config.dropout)
         self.encoder = Stack(EncoderLayer, config.n_encoder_layers, config)
         self.decoder = Stack(DecoderLayer, config.n_decoder_layers, config)
-        for path, module in self.named_modules():
-            if hasattr(module, "path"):
-                module.path = path
-
-    def forward(
-        self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], masks: Masks | None = None
-    ) -> Float[Tensor, "batch m vocab"]:
-        """Logits of the token after each target position. `target` is shifted right: it starts with <s>."""
-        masks = masks or self.masks(source, target)
-        return self.decode(target, self.encode(source, masks), masks)
+        self._set_paths()
 
     def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
         """Padding for every key, look-ahead for the decoder's self-attention."""
@@ -113,17 +93,4 @@ class Transformer(nn.Module):
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
         x = self._embed(target, "target", start)
         x = self.decoder(x, memory, masks["decoder_self"], masks["cross"], cache)
-        logits = F.linear(x, self.embedding.weight)                      # (batch, m, vocab)
-        tap("", "logits", logits, "target", "vocab", "decoder output · embeddingᵀ")
-        return logits
-
-    def _embed(self, ids: Tensor, stream: str, start: int = 0) -> Tensor:
-        n = ids.shape[1]
-        if start + n > self.config.n_ctx:
-            raise ValueError(f"{start + n} tokens, but this model reads at most {self.config.n_ctx} (n_ctx)")
-        scaled = self.embedding(ids) * math.sqrt(self.config.d_model)    # (batch, n, d_model)
-        position = self.positions(n, start)
-        side = "encoder" if stream == "source" else "decoder"
-        tap(side, "embedding", scaled, stream, "d_model", "embedding(token)·√d_model")
-        tap(side, "position", position[None], stream, "d_model", f"{self.config.positions} position vectors")
-        return self.dropout(scaled + position)
+        return self._logits(x, "decoder output · embeddingᵀ")

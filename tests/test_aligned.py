@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small import VOCAB, random_ids
+from small import VOCAB, random_ids, random_seq2seq
 from torch.utils.flop_counter import FlopCounterMode
 
 from models import aligned, decoding, masks
@@ -162,6 +162,23 @@ def test_the_work_is_what_torch_counts(tiny: Transformer, use_cache: bool) -> No
             fused = config.n_decoder_layers * 2 * config.d_model * new * (t + n)
             expected = work(config, n, steps)
             assert products + fused == (expected.cached if use_cache else expected.uncached)[t - 1]
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("cell", ["gru", "tanh"])
+@pytest.mark.parametrize("attention", ["bahdanau", "none"])
+def test_the_work_of_a_recurrent_decoder_is_what_torch_counts(attention: str, cell: str, use_cache: bool) -> None:
+    """torch's counter does not see a matrix times a vector, so v·tanh is added by hand."""
+    model = random_seq2seq(attention=attention, cell=cell)
+    target, expected = random_ids(1, 4, seed=5), work(model.config, len(SOURCE), 4)
+    with torch.no_grad():
+        run = decoding.Incremental(model, torch.tensor([SOURCE]), use_cache=use_cache)
+        for t in range(1, 5):
+            with FlopCounterMode(display=False) as counter:
+                run.next_log_probs(target[:, :t])
+            unseen = (1 if use_cache else t) * len(SOURCE) * model.config.d_align if attention == "bahdanau" else 0
+            seen = counter.get_total_flops() // 2
+            assert seen + unseen == (expected.cached if use_cache else expected.uncached)[t - 1]
 
 
 def test_without_the_cache_the_encoder_memory_is_projected_again(tiny: Transformer) -> None:
