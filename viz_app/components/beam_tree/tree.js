@@ -1,5 +1,4 @@
 // The tree itself: a column a step, the best hypothesis at the top; a line joins each to the one it grew from.
-const NS_TREE = "http://www.w3.org/2000/svg";
 const NODE = { wide: 74, tall: 34, across: 104, down: 44, left: 8, top: 24 };
 
 class Tree {
@@ -23,11 +22,7 @@ class Tree {
   }
 
   draw(tag, attributes, text, parent = this.svg) {
-    const element = document.createElementNS(NS_TREE, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    if (text !== undefined) element.textContent = text;
-    parent.append(element);
-    return element;
+    return putSvg(parent, tag, attributes, text);
   }
 
   x(step) {

@@ -25,20 +25,29 @@ function saveCanvas(canvas, title, name, theme) {
   whole.toBlob((blob) => save(blob, `${name}.png`), "image/png");
 }
 
+// An empty picture as large as an element of the page, to paint on in its own pixels: [canvas, context, its place].
+function blankAs(element, theme) {
+  const ratio = window.devicePixelRatio || 1, box = element.getBoundingClientRect(), whole = document.createElement("canvas");
+  whole.width = Math.ceil(box.width * ratio);
+  whole.height = Math.ceil(box.height * ratio);
+  const context = whole.getContext("2d");
+  context.fillStyle = theme.background;
+  context.fillRect(0, 0, whole.width, whole.height);
+  context.scale(ratio, ratio);
+  context.textBaseline = "top";
+  return [whole, context, box];
+}
+
 // An SVG element as a file of its own, with a line of title and the page's background.
 function saveSvg(svg, title, name, theme) {
   const copy = svg.cloneNode(true);
   const width = svg.clientWidth, height = svg.clientHeight;
-  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.setAttribute("xmlns", SVG);
   copy.setAttribute("viewBox", `0 -30 ${width} ${height + 30}`);
   copy.setAttribute("width", width);
   copy.setAttribute("height", height + 30);
   copy.setAttribute("style", `font-family: sans-serif; color: ${theme.text}`);
-  const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  for (const [k, v] of Object.entries({ x: 0, y: -30, width, height: height + 30, fill: theme.background })) paper.setAttribute(k, v);
-  const heading = document.createElementNS("http://www.w3.org/2000/svg", "text");
-  for (const [k, v] of Object.entries({ x: 8, y: -11, "font-size": 13, "font-weight": 600, fill: theme.text })) heading.setAttribute(k, v);
-  heading.textContent = title;
-  copy.prepend(paper, heading);
+  const heading = putSvg(copy, "text", { x: 8, y: -11, "font-size": 13, "font-weight": 600, fill: theme.text }, title);
+  copy.prepend(putSvg(copy, "rect", { x: 0, y: -30, width, height: height + 30, fill: theme.background }), heading);
   save(new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" }), `${name}.svg`);
 }

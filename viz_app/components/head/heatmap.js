@@ -54,29 +54,8 @@ class Heatmap {
   // Tokens on both axes, every n-th where there is no room for all, and what each axis is.
   names(context) {
     const { queries, keys, queryAxis, keyAxis } = this.picture, { wide, tall, theme } = this;
+    nameTokens(context, queries, keys, { ...AXIS, wide, tall, theme });
     const measure = (text) => context.measureText(text).width;
-    const ink = (label) => (context.fillStyle = label[2] ? theme.quiet : theme.text);
-    const size = (room) => Math.max(9, Math.min(13, room * 0.8)), every = (room) => Math.ceil((size(room) + 1) / room);
-    context.textBaseline = "middle";
-    context.font = `${size(tall)}px ${theme.font}`;
-    context.textAlign = "right";
-    queries.forEach((label, q) => {
-      if (q % every(tall)) return;
-      ink(label);
-      context.fillText(fit(label[0], AXIS.left - 26, measure), AXIS.left - 6, AXIS.top + (q + 0.5) * tall);
-    });
-    context.font = `${size(wide)}px ${theme.font}`;
-    const flat = keys.every((label) => measure(label[0]) < wide - 4);
-    context.textAlign = flat ? "center" : "left";
-    keys.forEach((label, k) => {
-      if (k % every(wide)) return;
-      ink(label);
-      context.save();
-      context.translate(AXIS.left + (k + 0.5) * wide, AXIS.top - (flat ? 10 : 6));
-      if (!flat) context.rotate(-Math.PI / 4);
-      context.fillText(fit(label[0], (AXIS.top - 30) * 1.4, measure), 0, 0);
-      context.restore();
-    });
     this.axes(context, measure, `${keyAxis} →`, `← ${queryAxis}`);
   }
 

@@ -1,5 +1,4 @@
 // The same weights as lines: query tokens in the left column, key tokens in the right, a line as strong as its weight.
-const SVG = "http://www.w3.org/2000/svg";
 const FAINTEST = 0.01, BUCKETS = 8, LINE_TOP = 26;
 const SHARE = 0.37, NUMBER_ROOM = 28;      // of the width, for one column of tokens; px, for the weights beside it
 
@@ -27,11 +26,7 @@ class Lines {
   }
 
   draw(tag, attributes, text, parent = this.svg) {
-    const element = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    if (text !== undefined) element.textContent = text;
-    parent.append(element);
-    return element;
+    return putSvg(parent, tag, attributes, text);
   }
 
   y(side, index) {

@@ -211,14 +211,7 @@ class Maps {
 
   // All pictures as one, as they stand on the page.
   download() {
-    const ratio = window.devicePixelRatio || 1, box = this.place.getBoundingClientRect(), whole = document.createElement("canvas");
-    whole.width = Math.ceil(box.width * ratio);
-    whole.height = Math.ceil(box.height * ratio);
-    const context = whole.getContext("2d");
-    context.fillStyle = this.theme.background;
-    context.fillRect(0, 0, whole.width, whole.height);
-    context.scale(ratio, ratio);
-    context.textBaseline = "top";
+    const [whole, context, box] = blankAs(this.place, this.theme);
     for (const { figure, cells, part } of this.views) {
       const at = figure.getBoundingClientRect(), stage = cells.getBoundingClientRect();
       context.fillStyle = this.theme.text;

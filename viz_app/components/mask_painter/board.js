@@ -66,28 +66,7 @@ class Board {
 
   names(context) {
     const { queries, keys } = this.picture, { wide, tall, left, top, theme } = this;
-    const measure = (text) => context.measureText(text).width, size = (room) => Math.max(9, Math.min(12, room * 0.8));
-    const every = (room) => Math.ceil((size(room) + 1) / room), ink = (label) => (context.fillStyle = label[2] ? theme.quiet : theme.text);
-    context.textBaseline = "middle";
-    context.font = `${size(tall)}px ${theme.font}`;
-    context.textAlign = "right";
-    queries.forEach((label, q) => {
-      if (q % every(tall)) return;
-      ink(label);
-      context.fillText(fit(label[0], left - 20, measure), left - 5, top + (q + 0.5) * tall);
-    });
-    context.font = `${size(wide)}px ${theme.font}`;
-    const flat = keys.every((label) => measure(label[0]) < wide - 3);
-    context.textAlign = flat ? "center" : "left";
-    keys.forEach((label, k) => {
-      if (k % every(wide)) return;
-      ink(label);
-      context.save();
-      context.translate(left + (k + 0.5) * wide, top - (flat ? 8 : 4));
-      if (!flat) context.rotate(-Math.PI / 4);
-      context.fillText(fit(label[0], (top - 16) * 1.38, measure), 0, 0);
-      context.restore();
-    });
+    nameTokens(context, queries, keys, { left, top, wide, tall, theme, largest: 12 });
   }
 
   values(context) {

@@ -147,14 +147,7 @@ class Matrices {
 
   // All equations as one picture, as they stand on the page.
   download() {
-    const ratio = window.devicePixelRatio || 1, whole = document.createElement("canvas"), box = this.place.getBoundingClientRect();
-    whole.width = Math.ceil(box.width * ratio);
-    whole.height = Math.ceil(box.height * ratio);
-    const context = whole.getContext("2d");
-    context.fillStyle = this.theme.background;
-    context.fillRect(0, 0, whole.width, whole.height);
-    context.scale(ratio, ratio);
-    context.textBaseline = "top";
+    const [whole, context, box] = blankAs(this.place, this.theme);
     context.fillStyle = this.theme.text;
     for (const line of this.place.querySelectorAll(".equation > p, figcaption, .sign")) {
       const at = line.getBoundingClientRect();

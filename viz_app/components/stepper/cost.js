@@ -43,11 +43,7 @@ class Cost {
   }
 
   draw(tag, attributes, text, parent = this.svg) {
-    const element = document.createElementNS(NS, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    if (text !== undefined) element.textContent = text;
-    parent.append(element);
-    return element;
+    return putSvg(parent, tag, attributes, text);
   }
 
   at(step) {

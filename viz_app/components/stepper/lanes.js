@@ -1,5 +1,4 @@
 // Both runs as rows of tokens over the same positions: training reads the given text, inference reads what it wrote.
-const NS = "http://www.w3.org/2000/svg";
 const CELL = 23, HEAD = 21, TOP = 18 + HEAD;
 const DIFFERS = "#D55E00";
 
@@ -67,11 +66,7 @@ class Lanes {
   }
 
   draw(tag, attributes, text, parent = this.svg) {
-    const element = document.createElementNS(NS, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    if (text !== undefined) element.textContent = text;
-    parent.append(element);
-    return element;
+    return putSvg(parent, tag, attributes, text);
   }
 
   x(i) {
