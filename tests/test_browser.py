@@ -312,3 +312,12 @@ def test_a_narrow_window_shows_everything_one_under_the_other(browser: Browser) 
     heads, head = page.locator(".overview").bounding_box(), page.locator(".head").bounding_box()
     assert head["y"] >= heads["y"] + heads["height"]
     context.close()
+
+
+def test_a_name_that_begins_with_the_one_that_stands_there_can_be_typed(page: Page) -> None:
+    """Streamlit's box hands over only what is new in it."""
+    visit(page, ready=".overview[data-painted]", checkpoint="dates", source="5 March 2021")
+    page.get_by_role("combobox", name="Model").fill("dates-cosine")
+    page.keyboard.press("Enter")
+    in_url(page, "checkpoint", "dates-cosine")
+    expect(page.get_by_text("Trained for 1,500 steps").first).to_be_visible()

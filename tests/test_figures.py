@@ -246,5 +246,5 @@ def test_a_translation_is_spoken_of_by_its_languages_where_the_name_says_them(na
 
 def test_the_training_record_in_words() -> None:
     record = {"step": 4000, "data": {"generator": "x"}, "scores": {"held-out exact match": 100.0, "cases": 2000}}
-    assert words.trained(record) == "Trained for 4,000 steps on generated examples. Held-out exact match 100.0."
+    assert words.trained(record) == "Trained for 4,000 steps on generated examples. Held-out exact match 100 %."
     assert words.trained({}) == ""

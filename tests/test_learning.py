@@ -10,6 +10,7 @@ from models.transformer import TransformerConfig
 from viz_app.figures import learning
 from viz_app.figures.learning import Learner
 from viz_app.figures.learning_words import fastest
+from viz_app.figures.look import LIGHT
 
 VOCAB = Reversal().tokenizer.vocab_size
 SMALL = {"vocab_size": VOCAB, "d_model": 12, "n_ctx": 13}
@@ -72,11 +73,10 @@ def test_learned_is_the_first_step_over_the_bar():
     assert "Never there: **lost one**." in said
     assert "at the same validated step, 200" in fastest([fast, fast])
     rows = learning.table([fast, never], ["2001-01-01", "x"])
-    assert list(rows["Step that reached 90 %"]) == ["200", "never"]
+    assert list(rows["Reached 90 % at step"]) == ["200", "never"]
     assert list(rows["Writes"]) == ["2001-01-01", "x"]
     lines = learning.learning_csv([fast, never]).splitlines()
     assert lines[2] == "a,fast one,10,200,90.0"
     assert len(lines) == 1 + 6
-    drawn = learning.chart([fast, never], "title").to_dict()
-    (points,) = drawn["datasets"].values()
-    assert {(row["model"], row["step"]): row["percent"] for row in points}["lost one", 400] == 3.0
+    lines = learning.chart([fast, never], LIGHT, "title").data
+    assert [(line.name, line.x, line.y) for line in lines][1] == ("lost one", (100, 400), (1.0, 3.0))

@@ -1,6 +1,7 @@
 """The sidebar all pages share: which model, which text. It returns what there is to show, or why there is nothing."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -15,7 +16,7 @@ from viz_app.state import CHECKPOINT, SOURCE, TARGET
 
 LANDING = "eng-fra"     # the checkpoint a newcomer sees first
 FIRST_TEXT = examples("translation")[0]     # the text box's default: what a URL without a source means
-_LAST_GOOD, _OFFERED, _EXAMPLE = "last good", "offered", "example"
+_LAST_GOOD, _OFFERED, _EXAMPLE, _NAME = "last good", "offered", "example", "name"
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,11 @@ def _checkpoint() -> tuple[str, Scope | None]:
     """The picker of shipped checkpoints, which takes a folder too; and the opened checkpoint, if it opens."""
     names = sorted(models.shipped(), key=lambda name: name != LANDING)
     name = st.selectbox(
-        "Model", names, key=CHECKPOINT, accept_new_options=True, bind="query-params",
+        "Model", names, key=CHECKPOINT, accept_new_options=True, bind="query-params", on_change=_completed,
         placeholder="Pick a model or type a folder", help="A shipped model, or the path of a checkpoint folder of your own.",
     )
     slot = st.empty()
+    st.session_state[_NAME] = name
     if not name:
         note(slot, "Pick a model, or type the path of a checkpoint folder.", bad=True, key=CHECKPOINT)
         return "", None
@@ -64,6 +66,17 @@ def _checkpoint() -> tuple[str, Scope | None]:
         return name, None
     note(slot, words.trained(scope.training), key=CHECKPOINT)
     return name, scope
+
+
+def _completed() -> None:
+    """Of a name that begins with the one that stands in the box, Streamlit's box hands over only the rest."""
+    typed, stood = st.session_state[CHECKPOINT] or "", st.session_state.get(_NAME) or ""
+    if stood and typed and not _is_there(typed) and _is_there(stood + typed):
+        st.session_state[CHECKPOINT] = stood + typed
+
+
+def _is_there(name: str) -> bool:
+    return name in models.shipped() or Path(name).expanduser().is_dir()
 
 
 def _texts(scope: Scope | None) -> tuple[str, DeltaGenerator, str, DeltaGenerator]:

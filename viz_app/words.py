@@ -118,7 +118,7 @@ def where_from(site: AttentionSite, t: Terms) -> str:
         "decoder_self": f"Queries **Q**, keys **K** and values **V** all come from {t.target}. Nothing may read what comes "
         "after it, because the model has not written that yet: these cells are hatched and their weight is exactly 0.",
         "cross": f"Queries **Q** come from {t.target} (the decoder); keys **K** and values **V** come from {t.source} "
-        "(what the encoder made of it). This is where the two texts meet.",
+        "(as it leaves the encoder). This is where the two texts meet.",
     }[site.kind]
 
 
@@ -164,12 +164,17 @@ def at_step(step: int, trace: Trace) -> str:
     )
 
 
+def score(metric: str, value: float) -> str:
+    """A score to at most two decimals, with its unit if its name does not say it."""
+    return f"{round(value, 2):g}{' %' if metric.endswith('exact match') else ''}"
+
+
 def trained(training: dict) -> str:
     """How this checkpoint came about and how good it is, in one line; empty if it does not say."""
     if not training.get("step"):
         return ""
     data, scores = (part if isinstance(part := training.get(name), dict) else {} for name in ("data", "scores"))
     on = f" on {data['file']}" if "file" in data else " on generated examples" if "generator" in data else ""
-    said = [f"{name} {v:.1f}" for name, v in scores.items() if name != "cases" and isinstance(v, int | float)]
+    said = [f"{name} {score(name, v)}" for name, v in scores.items() if name != "cases" and isinstance(v, int | float)]
     held_out = "; ".join(said)
     return f"Trained for {training['step']:,} steps{on}." + (f" {held_out[:1].upper()}{held_out[1:]}." if said else "")

@@ -168,8 +168,9 @@ def fell(records: Mapping[str, Sequence[dict]]) -> str:
         if best is longest:
             lines.append(f"- **{name}** is best on its longest sentences, {where[1]}: {longest['score']:.1f}.")
         else:
+            fall = round(best["score"], 1) - round(longest["score"], 1)      # of the numbers as they are shown
             lines.append(
-                f"- **{name}** falls by {best['score'] - longest['score']:.1f} BLEU, from {best['score']:.1f} ({where[0]}) to "
+                f"- **{name}** falls by {fall:.1f} BLEU, from {best['score']:.1f} ({where[0]}) to "
                 f"{longest['score']:.1f} ({where[1]}, {longest['cases']} cases)."
             )
     return "\n".join(lines)

@@ -33,7 +33,7 @@ def loss_curve(curve: Sequence[dict[str, float]], step: int, accent: str, quiet:
         {"step": r["step"], "loss": max(r["validation loss"], 1e-5), "of": "validation"}
         for r in rows if "validation loss" in r
     ]
-    x = alt.X("step:Q", scale=alt.Scale(type="symlog", constant=10), title="training step", axis=alt.Axis(tickCount=6))
+    x = alt.X("step:Q", scale=alt.Scale(type="symlog", constant=10), title="training step (log scale)", axis=alt.Axis(tickCount=6))
     y = alt.Y("loss:Q", scale=alt.Scale(type="log"), title="loss (nats)", axis=alt.Axis(tickCount=4, format="~g"))
     tip = ["of:N", "step:Q", alt.Tooltip("loss:Q", format=".4g")]
     line = alt.Chart(alt.Data(values=training)).mark_line(color=quiet, strokeWidth=1.5).encode(x=x, y=y, tooltip=tip)

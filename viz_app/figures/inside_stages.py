@@ -104,12 +104,12 @@ def _vectors(s: Scene) -> Stage:
     where = {
         "encoder_self": f"below is what it can read, all of {s.terms.source}.",
         "decoder_self": f"below is what it can read, {s.terms.target}.",
-        "cross": f"below is what it can read: {s.terms.source}, as the encoder's last layer left it.",
+        "cross": f"below is what it can read: {s.terms.source}, as it left the encoder.",
     }[s.site.kind]
     d = len(s.w.a)
     return Stage(
         "a", "The vectors that arrive",
-        f"Each token comes as a list of {d} numbers, made by the layers before. {s.q} (on top) is about to read; {where}",
+        f"Each token comes as a list of {d} numbers, as it arrives at this layer. {s.q} (on top) is about to read; {where}",
         f"a^{{i}}, a^{{j}} ∈ R^{{{d}}}   (d_{{model}} = {d})", ("a",), ("a",), {"a": "a"},
     )  # fmt: skip
 

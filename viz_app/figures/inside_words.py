@@ -79,7 +79,7 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
         "walk": f"{words.where_from(site, t)}\n\n{words.how_to_read(site)}",
         "matrices": "All steps of the walk for all tokens at once. One product **Q·Kᵀ** compares every query with every key, "
         "and none has to wait for another: that is why attention runs in parallel. Papers mostly write a token as a row, "
-        "A = Q·Kᵀ with softmax over each row; the lecture writes it as a column, A = Kᵀ·Q with softmax over each column. "
+        "A = Q·Kᵀ with softmax over each row; many lecture notes write it as a column, A = Kᵀ·Q with softmax over each column. "
         "The numbers are the same, turned.",
         "scaling": f"If the numbers of q and k were independent with mean 0 and variance 1, q·k would have variance d_k = {d}: "
         f"dividing by √{d} brings it back to 1 (Vaswani et al. 2017, §3.2.1). **Entropy** −Σ p·ln p says how evenly a query "

@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import altair as alt
 import pandas as pd
+import plotly.graph_objects as go
 
 from models import Scope
 from models.attention_only import AttentionOnlyConfig
 from models.seq2seq import Seq2SeqConfig
 from models.transformer import TransformerConfig
-from viz_app.figures.positions import LINES, titled
+from viz_app.figures.look import Look
+from viz_app.figures.positions import GRID, LEGEND, LINES, framed
 
 ENOUGH = 90.0    # percent on validation cases: what "learned" means in the table
 
@@ -79,37 +80,35 @@ def _learner(scope: Scope, what: str) -> Learner:
     return Learner(scope.name, what, parameters, record.get("step", 0), curve, held_out, scores.get("cases", 0))
 
 
-def chart(learners: Sequence[Learner], title: str) -> alt.Chart:
-    """Percent right against training step, one line a model."""
-    rows = [
-        {"model": one.what, "checkpoint": one.checkpoint, "step": step, "percent": percent}
-        for one in learners for step, percent in one.curve
-    ]
-    names = [one.what for one in learners]
-    colour = alt.Color(
-        "model:N", sort=names, scale=alt.Scale(domain=names, range=LINES[: len(names)]),
-        legend=alt.Legend(orient="bottom", title=None, columns=2, labelLimit=320, symbolStrokeWidth=3),
-    )
-    drawn = alt.Chart(pd.DataFrame(rows, columns=["model", "checkpoint", "step", "percent"])).mark_line(point={"size": 30}).encode(
-        x=alt.X("step:Q", title="training step"),
-        y=alt.Y("percent:Q", title="exact match on validation dates (%)", scale=alt.Scale(domain=[0, 100])),
-        color=colour, tooltip=["model:N", "checkpoint:N", "step:Q", alt.Tooltip("percent:Q", format=".1f")],
-    )
-    return titled(drawn, title, 360)
+def chart(learners: Sequence[Learner], look: Look, title: str) -> go.Figure:
+    """Percent right against training step, one line a model, named at the right of the picture or, in a narrow one, under it."""
+    lines = [
+        {
+            "type": "scatter", "mode": "lines+markers", "name": one.what, "line": {"color": colour, "width": 2},
+            "marker": {"size": 5}, "cliponaxis": False, "x": [step for step, _ in one.curve], "y": [p for _, p in one.curve],
+            "hovertemplate": f"{one.checkpoint}, step %{{x:,}}: <b>%{{y:.1f}} %</b><extra></extra>",
+        }
+        for one, colour in zip(learners, LINES, strict=False)
+    ]  # fmt: skip
+    grid = {"showgrid": True, "gridcolor": GRID, "fixedrange": True}
+    x = {"title": {"text": "training step"}, "tickformat": ",d", "rangemode": "tozero", **grid}
+    y = {"title": {"text": "validation dates right (%)"}, "range": [0, 100], "autorange": False, **grid}
+    under = 20 * len(lines)                   # in a narrow picture each name has a line of its own
+    return framed(lines, look, title, 360 + under, x=x, y=y, margin={"b": 70 + under}, showlegend=True, legend=LEGEND)
 
 
 def table(learners: Sequence[Learner], written: Sequence[str] = ()) -> pd.DataFrame:
     """A row a model; `written` is what each writes for the text at hand."""
     rows = pd.DataFrame({
         "Model": [one.what for one in learners],
-        "Checkpoint": [one.checkpoint for one in learners],
-        "Parameters": [one.parameters for one in learners],
+        "Held-out right (%)": [one.held_out for one in learners],
+        f"Reached {ENOUGH:.0f} % at step": [f"{at:,}" if (at := one.learned_at) else "never" for one in learners],
         "Steps": [one.steps for one in learners],
-        f"Step that reached {ENOUGH:.0f} %": [f"{at:,}" if (at := one.learned_at) else "never" for one in learners],
-        "Held-out exact match (%)": [one.held_out for one in learners],
+        "Parameters": [one.parameters for one in learners],
+        "Checkpoint": [one.checkpoint for one in learners],
     })
     if written:
-        rows.insert(1, "Writes", list(written))
+        rows.insert(2, "Writes", list(written))
     return rows
 
 

@@ -115,7 +115,7 @@ def heatmap(
 def _cells(table: Tensor, look: Look, limit: float = 0.0, **more: object) -> dict:
     values = table.float().numpy()
     limit = limit or float(np.abs(values).max()) or 1.0
-    colours = {"colorscale": scale_of(look.diverging()), "colorbar": bar(look)}
+    colours = {"colorscale": scale_of(look.diverging()), "colorbar": bar(look, "value")}
     return {"type": "heatmap", "z": values, "zmin": -limit, "zmax": limit, **colours, **more}
 
 
@@ -160,9 +160,9 @@ def framed(
     })
 
 
-def bar(look: Look, title: str = "", **more: object) -> dict:
+def bar(look: Look, title: str | dict = "", **more: object) -> dict:
     """The scale beside a map."""
-    return {"thickness": 11, "outlinewidth": 0, "tickformat": ".3~g", "title": {"text": title}, **more}
+    return {"thickness": 11, "outlinewidth": 0, "tickformat": ".3~g", "title": title, **more}
 
 
 def scale_of(colours: list[str]) -> list[list]:

@@ -13,7 +13,7 @@ from viz_app.figures.positions import GRID, LEGEND, LINES, bar, framed, scale_of
 UNRELATED = 2**0.5  # the change at which a vector stands at a right angle to what it was
 SPELLED = 40  # up to so many tokens, each cell has its number written in it
 NAMED = 60             # up to so many tokens, the tangle has their names; beyond, they are on the pointer
-TOP, BOTTOM = 78, 45  # room for a title of two lines and the names of the columns; for the scale
+TOP, BOTTOM = 78, 62  # room for a title of two lines and the names of the columns; for the scale
 WITH, WITHOUT = "with positions", "positions switched off"
 
 
@@ -67,12 +67,14 @@ def change_map(test: ShuffleTest, tokens: Sequence[str], look: Look, title: str)
     names = [plain(name) for name in numbered(tokens)]
     cells = test.change.T
     words = [[says(v) for v in row] for row in cells.tolist()] if n <= SPELLED else None
-    scale = {"tickvals": [0, 0.5, 1, UNRELATED], "ticktext": ["0", "0.5", "1", "1.41"]}
+    most = "≥ 1.41" if float(cells.max()) > UNRELATED else "1.41"
+    scale = {"tickvals": [0, 0.5, 1, UNRELATED], "ticktext": ["0", "0.5", "1", most]}
+    said = {"text": "moved by (share of its length)", "side": "bottom", "font": {"size": 11}}
     below = {"orientation": "h", "y": 0, "yanchor": "top", "ypad": 6, "len": 0.9}
     map_of_changes = {
         "type": "heatmap", "z": cells.numpy(), "x": list(test.stages), "y": names, "zmin": 0, "zmax": UNRELATED,
         "xgap": 1, "ygap": 1, "textfont": {"size": 11},
-        "colorscale": scale_of(look.sequential()), "colorbar": bar(look, **scale, **below),
+        "colorscale": scale_of(look.sequential()), "colorbar": bar(look, title=said, **scale, **below),
         "hovertemplate": "%{y}, %{x}: moved by <b>%{z:.3g}</b> of its length<extra></extra>",
         **({"text": words, "texttemplate": "%{text}"} if words else {}),
     }  # fmt: skip

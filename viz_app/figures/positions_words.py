@@ -201,16 +201,18 @@ def shuffled(positioned: ShuffleTest, bare: ShuffleTest, kind: str) -> str:
         )
     last, place = float(positioned.mean[-1]), positioned.stages[-1]
     exact = says(float(bare.largest.max()))
+    rounding = "" if exact == "0" else " That is rounding, because sums are added up in another order."
+    where = "as it enters the model" if place == "input" else f"after {place}"
     if kind == "none":
         return (
             "This model was trained without position vectors. It cannot know the order of its source: reordering the "
             f"tokens only reorders its vectors (largest change {exact} of their length, which is rounding)."
         )
     return (
-        f"With positions, a token's vector after {place} is on average {100 * last:.0f} % of its length away from what "
+        f"With positions, a token's vector {where} is on average {100 * last:.0f} % of its length away from what "
         f"it was ({100 * UNRELATED:.0f} % would be a right angle). With positions switched off, every vector is the "
-        f"same as before, only in another place: the largest change anywhere is {exact} of a vector's length. That is "
-        "rounding, because sums are added up in another order."
+        f"same as before, only in another place: the largest change anywhere is {exact} of a vector's length."
+        f"{rounding}"
     )
 
 

@@ -22,7 +22,7 @@ def encoder_states(trace: Trace, config: Seq2SeqConfig, look: Look, title: str) 
     limit = float(np.abs(values).max()) or 1.0
     cells = {
         "type": "heatmap", "z": values, "x": list(range(1, d + 1)), "y": [plain(name) for name in names], "zmin": -limit,
-        "zmax": limit, "colorscale": scale_of(look.diverging()), "colorbar": bar(look),
+        "zmax": limit, "colorscale": scale_of(look.diverging()), "colorbar": bar(look, "value"),
         "hovertemplate": "%{y}, number %{x}: <b>%{z:.6f}</b><extra></extra>",
     }  # fmt: skip
     halves = ((0, n - 1), (config.d_hidden, 0)) if config.bidirectional else ((0, n - 1),)

@@ -16,9 +16,9 @@ from viz_app.views.no_attention import no_attention
 def attention(shown: Shown) -> None:
     """Draw the page."""
     terms = shown.terms
-    parts.headline(
-        "Attention: who reads whom?", "Each small square is one head. The stronger the colour, the more one token reads another."
-    )
+    heads = "Each small square is one head. The stronger the colour, the more one token reads another."
+    none = "Nobody reads anybody here: this model was made before attention."
+    parts.headline("Attention: who reads whom?", heads if shown.trace.attention else none)
     parts.written(shown.trace, terms, shown.stale)
     then = growth.at_step(shown)
     if not then.trace.attention:

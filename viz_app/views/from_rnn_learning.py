@@ -4,10 +4,11 @@ import streamlit as st
 
 import models
 from models import Scope
-from viz_app import cache
+from viz_app import cache, parts
 from viz_app.examples import examples
 from viz_app.figures import learning
 from viz_app.figures import learning_words as say
+from viz_app.figures.look import look
 from viz_app.parts import download
 from viz_app.sidebar import Shown
 
@@ -38,7 +39,9 @@ def _show(found: list[learning.Learner], written: list[str], name: str) -> None:
         st.markdown(say.NOT_SHIPPED)
         return
     st.markdown(say.fastest(found))
-    st.dataframe(learning.table(found, written), hide_index=True, key=f"from-rnn-{name}-table")
-    st.altair_chart(learning.chart(found, "How fast each learns"), key=f"from-rnn-{name}")
+    counted = {column: st.column_config.NumberColumn(format="localized") for column in ("Steps", "Parameters")}
+    st.dataframe(learning.table(found, written), hide_index=True, key=f"from-rnn-{name}-table", column_config=counted)
+    figure = learning.chart(found, look(st.context.theme.type), "How fast each learns")
+    st.plotly_chart(figure, theme=None, key=f"from-rnn-{name}", config=parts.camera(f"learning-{name}"))
     with st.container(horizontal=True, gap="small", key="downloads"):
         download("These curves, CSV", lambda: learning.learning_csv(found), f"{name}.csv", "text/csv")

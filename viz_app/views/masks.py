@@ -27,7 +27,7 @@ _READY, _K, _PADDED, _SITE, _HEAD = "masks-ready-{}", "masks-k-{}", "masks-paddi
 def masks(shown: Shown) -> None:
     """Draw the page."""
     scope, terms = shown.scope, shown.terms
-    parts.headline(masks_words.QUESTION, masks_words.ANSWER)
+    parts.headline(masks_words.QUESTION, masks_words.ANSWER if shown.trace.attention else "")
     if not shown.trace.attention:
         parts.written(shown.trace, terms, shown.stale)
         with st.container(key="explanation"):

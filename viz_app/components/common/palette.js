@@ -17,7 +17,7 @@ function themeOf(element) {
     ramp, background: css(background), accent: css(accent), text: css(text), quiet: mix(0.62), line: mix(0.18),
     hatch: background.map((b, i) => Math.round(b + (text[i] - b) * 0.38)), paper: background,
     font: style.getPropertyValue("--st-font").trim() || "sans-serif",
-    on: (code) => (contrast(ramp[code], background) > 3.2 ? css(background) : css(text)),
+    on: (code) => (contrast(ramp[code], background) > contrast(ramp[code], text) ? css(background) : css(text)),
   };
 }
 
