@@ -1,7 +1,5 @@
 """Texts to start from. The first one is what a newcomer sees."""
 
-from functools import lru_cache
-
 from models import InputError, Scope
 from models.tasks.date_formats import SOURCE_EXAMPLES
 
@@ -19,7 +17,6 @@ def examples(task: str) -> list[str]:
     return _EXAMPLES.get(task, _EXAMPLES["translation"])
 
 
-@lru_cache(maxsize=16)
 def suited(scope: Scope) -> list[str]:
     """At least one source that this model can read: its checkpoint's own examples, else its task's; if all are too long
     for it, as much of the first as it can read."""

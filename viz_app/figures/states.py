@@ -38,8 +38,9 @@ def encoder_states(trace: Trace, config: Seq2SeqConfig, look: Look, title: str) 
         between = {"x0": config.d_hidden + 0.5, "x1": config.d_hidden + 0.5, "y0": 0, "y1": 1, "yref": "paper"}
         shapes.append({"type": "line", **between, "line": {"color": look.quiet, "width": 1, "dash": "dot"}})
         above = {"y": 1, "xref": "paper", "yref": "paper", "yanchor": "bottom", "showarrow": False}
-        font = {"size": 12, "color": look.quiet}
-        said = [{"text": way, "x": at, "font": font, **above} for way, at in (("forwards →", 0.25), ("← backwards", 0.75))]
+        font = {"size": 11, "color": look.quiet}
+        ways = (("forwards →", 0, "left"), ("← backwards", 1, "right"))
+        said = [{"text": way, "x": at, "xanchor": side, "font": font, **above} for way, at, side in ways]
     return framed(
         [cells], look, title, 150 + 26 * max(4, min(n, 20)), 46, margin={"l": 95, "t": 76}, shapes=shapes, annotations=said,
         x={"title": {"text": "number of the state"}, "tickformat": "d", "range": [0.5, d + 0.5]},

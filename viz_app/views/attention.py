@@ -17,7 +17,7 @@ def attention(shown: Shown) -> None:
     """Draw the page."""
     terms = shown.terms
     heads = "Each small square is one head. The stronger the colour, the more one token reads another."
-    none = "Nobody reads anybody here: this model was made before attention."
+    none = "Nobody reads anybody here: this model has no attention."
     parts.headline("Attention: who reads whom?", heads if shown.trace.attention else none)
     parts.written(shown.trace, terms, shown.stale)
     then = growth.at_step(shown)
