@@ -54,7 +54,8 @@ class Incremental:
     """A decoding run over a batch of sources: next-token distributions for growing targets, from a cache or recomputed.
 
     `changes` to the masks hold by position, so that a target of m tokens meets the top-left m × m part of the changed
-    mask. Nothing is cached if they open cells ahead: then a new token changes what the ones before it have seen."""
+    mask. Nothing is cached if they open cells ahead: then a new token changes what the ones before it have seen. `memory`
+    is what the encoder has made of the source under these changes, if that is already there."""
 
     def __init__(
         self,
@@ -63,10 +64,13 @@ class Incremental:
         *,
         use_cache: bool = True,
         changes: MaskChanges | None = None,
+        memory: Float[Tensor, "batch n d_memory"] | None = None,
     ) -> None:
         self.model, self.source, self.changes = model, source, changes or MaskChanges()
-        n = source.shape[1]
-        self.memory = model.encode(source, self.changes.apply(model.masks(source, source[:, :0]), n, 0, source.device))
+        if memory is None:
+            masks = self.changes.apply(model.masks(source, source[:, :0]), source.shape[1], 0, source.device)
+            memory = model.encode(source, masks)
+        self.memory = memory
         self.cache = Cache() if use_cache and not self.changes.decoder_self.opens_ahead else None
         self.n_cached = 0
 
@@ -175,25 +179,28 @@ def written(
     *,
     max_new: int | None = None,
     forced: Forced = (),
-    draft: Sequence[int] = (),
+    drafts: Sequence[Sequence[int]] = (),
     use_cache: bool = True,
     recorded: bool = False,
     changes: MaskChanges | None = None,
+    memory: Float[Tensor, "1 n d_memory"] | None = None,
 ) -> Iterator[Step]:
     """One token after the other until </s> or `max_new` tokens (by default what `longest` says). `forced` tokens are
     taken whatever the model would choose; `choose` is asked all the same, so that later draws keep their luck. Each
-    record stands before the next token is computed. `changes` to the masks as in `Incremental`.
+    record stands before the next token is computed. `changes` to the masks and `memory` as in `Incremental`.
 
-    A `draft` is a guess at what will be written, such as what was written for a similar source. It changes nothing but the
-    time: its tokens are read in one pass and stand as far as they are what would have been taken (blockwise parallel
-    decoding, Stern et al. 2018). Recorded or uncached runs and recurrent states read none."""
+    `drafts` are guesses at what will be written, such as what was written for similar sources, the best guess last. They
+    change nothing but the time: tokens that would go on as a draft does are read in one pass, and stand as far as they are
+    what would have been taken (blockwise parallel decoding, Stern et al. 2018; from texts that are there, He et al. 2023).
+    Recorded or uncached runs and recurrent states read none."""
     at = _by_position(forced)
     limit = _limit(model, len(source), max_new)
     prefix: list[int] = []
     with torch.inference_mode():
-        run = Incremental(model, _row(source, model), use_cache=use_cache, changes=changes)
-    guess = list(draft[: limit - 1]) if run.goes_back and not recorded else []
+        run = Incremental(model, _row(source, model), use_cache=use_cache, changes=changes, memory=memory)
+    drafts = [list(draft) for draft in drafts] if run.goes_back and not recorded else []
     while len(prefix) < limit and END not in prefix:
+        guess = _going_on(prefix, drafts)[: limit - 1 - len(prefix)]
         with torch.inference_mode(), record() if recorded else nullcontext() as recording:
             ahead = run.new_log_probs(_row([START, *prefix, *guess], model))[0, -len(guess) - 1 :].cpu()
         for log_probs, guessed in zip(ahead, [*guess, None], strict=True):
@@ -205,7 +212,22 @@ def written(
                 break
         if guess:
             run.cut(len(prefix))
-            guess = []
+
+
+def _going_on(prefix: list[int], drafts: list[list[int]]) -> list[int]:
+    """What comes in one of the drafts after most of the last tokens of `prefix`: of equals the one of the last draft, at the
+    nearest position. At the start it is the whole last draft."""
+    if not prefix:
+        return drafts[-1] if drafts else []
+    best, found = (0, 0, 0), []
+    for rank, draft in enumerate(drafts):
+        for i in (i for i, token in enumerate(draft) if token == prefix[-1]):
+            n = 1
+            while n <= min(i, len(prefix) - 1) and draft[i - n] == prefix[-1 - n]:
+                n += 1
+            if (match := (n, rank, -abs(i + 1 - len(prefix)))) > best:
+                best, found = match, draft[i + 1 :]
+    return found
 
 
 def _by_position(forced: Forced) -> dict[int, int]:
@@ -226,9 +248,11 @@ def _limit(model: Model, n_source: int, max_new: int | None) -> int:
 
 
 @torch.inference_mode()
-def greedy_batch(model: Model, source: Int[Tensor, "batch n"]) -> list[list[int]]:
-    """Greedy decoding of many padded sources at once, for scores. Rows end before their </s>."""
-    run = Incremental(model, source)
+def greedy_batch(
+    model: Model, source: Int[Tensor, "batch n"], memory: Float[Tensor, "batch n d_memory"] | None = None
+) -> list[list[int]]:
+    """Greedy decoding of many padded sources at once. Rows end before their </s>. `memory` as in `Incremental`."""
+    run = Incremental(model, source, memory=memory)
     target = torch.full((source.shape[0], 1), START, device=source.device)
     ended = torch.zeros(source.shape[0], dtype=torch.bool, device=source.device)
     for _ in range(longest(model, source.shape[1])):

@@ -48,6 +48,6 @@ def _masked_run(scope: Scope, trace: Trace, n_source: int, changes: MaskChanges 
     log_probs = trace.logits.log_softmax(-1)[range(len(labels)), labels]
     padded = [*trace.source.ids, *[PAD] * (n_source - len(trace.source.ids))]
     limit = decoding.longest(scope.model, len(trace.source.ids))
-    steps = decoding.greedy(scope.model, padded, max_new=limit, changes=changes, draft=trace.target.ids[1:])
+    steps = decoding.greedy(scope.model, padded, max_new=limit, changes=changes, drafts=[trace.target.ids[1:]])
     output = tuple(step.token for step in steps)
     return MaskedRun(trace, labels, tuple(log_probs.tolist()), scope.tokenizer.decode(output), output)

@@ -69,10 +69,10 @@ class Mask:
             layer.name for layer in self.layers if not _cut(layer.allowed, batch, head, n_query, n_key)[query, key]
         ]
 
-    def row(self, batch: int) -> "Mask":
-        """The mask of one batch row, on the CPU; the batch axis stays, of size 1."""
+    def row(self, batch: int, n_query: int, n_key: int) -> "Mask":
+        """The mask of one batch row for its first queries and keys, on the CPU; the batch axis stays, of size 1."""
         return Mask(
-            MaskLayer(layer.name, layer.allowed.detach()[min(batch, len(layer.allowed) - 1)][None].cpu())
+            MaskLayer(layer.name, layer.allowed.detach()[min(batch, len(layer.allowed) - 1), None, :, :n_query, :n_key].cpu())
             for layer in self.layers
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -17,7 +17,7 @@ from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, snap
 from models.interventions import MaskChanges
 from models.masks import STREAMS, Masks
 from models.tokenizer import END, PAD, SPECIALS, Encoding, Tokenizer
-from models.trace import Trace, finish, record
+from models.trace import Recording, Trace, finish, record
 
 _PACKAGE = Path(__file__).parent
 Drawn = Mapping[str, Bool[Tensor, "_ _"]]   # kind of attention → allowed cells (query, key)
@@ -134,14 +134,16 @@ class Scope:
         return self._checked(self.tokenizer.encode_target, text, "target")
 
     def run(
-        self, source: str, target: str | None = None, *, drawn: Drawn | None = None, draft: Sequence[int] = ()
+        self, source: str, target: str | None = None, *, drawn: Drawn | None = None, drafts: Sequence[Sequence[int]] = ()
     ) -> Trace:
         """One recorded forward pass over source and target, teacher-forced; without a target the model writes one first.
 
         `drawn` adds hand-drawn masks (True = may attend), by kind of attention: encoder_self, decoder_self, cross.
-        A `draft` of what the model will write saves time (models.decoding.written). Raises InputError, and ValueError for a
+        `drafts` of what the model will write save time (models.decoding.written). Raises InputError, and ValueError for a
         drawn mask of the wrong shape."""
-        return self.run_batch([(source, target)], drawn=drawn, drafts=[draft])[0]
+        if drawn is None:
+            return self.run_each([(source, target)], drafts)[0]
+        return self.run_batch([(source, target)], drawn=drawn, drafts=drafts[-1:])[0]
 
     def run_batch(
         self,
@@ -159,25 +161,28 @@ class Scope:
         sources = [self.encode_source(source) for source, _ in pairs]
         targets = [self._target(*each) for each in zip(sources, (t for _, t in pairs), drafts or [()] * len(pairs), strict=True)]
         source_ids, target_ids = self._padded(sources), self._padded(targets)
+        n, m = source_ids.shape[1], target_ids.shape[1]
         with torch.no_grad(), record() as recording:   # not inference mode: what it makes cannot be computed with
-            n, m = source_ids.shape[1], target_ids.shape[1]
             every = self._with_drawn(self.model.masks(source_ids, target_ids), drawn or {}, n, m)
             every = (changes or MaskChanges()).apply(every, n, m, self.device)
-            logits = self.model(source_ids, target_ids, every).float().cpu()
-        traces = []
-        for row, (src, tgt) in enumerate(zip(sources, targets, strict=True)):
-            tokens = {
-                "source": padded(src.tokens, source_ids.shape[1]),
-                "target": padded(tgt.tokens, target_ids.shape[1]),
-            }
-            mine = logits[row, : len(tgt.ids)]
-            best = mine.argmax(-1).tolist()
-            own = pairs[row][1] is None
-            output = tgt.text if own else self.tokenizer.decode(best)
-            activations, attention = finish(recording, tokens, row)
-            predicted = self.tokenizer.tokens(best)
-            traces.append(Trace(src, tgt, predicted, output, not own, mine, activations, attention))
-        return traces
+            logits = self.model(source_ids, target_ids, every)
+        own = [target is None for _, target in pairs]
+        return self._traces(recording, logits, sources, targets, own, wide={"source": n, "target": m})
+
+    def run_each(self, pairs: Sequence[tuple[str, str | None]], drafts: Sequence[Sequence[int]] = ()) -> list[Trace]:
+        """Several pairs at once, each with the trace that `run` would give it, up to rounding: what they share is one batch,
+        in which a pass costs little more than for one, and its padding is cut off. `drafts` as in `run`, for one that is
+        alone. Raises models.InputError."""
+        sources = [self.encode_source(source) for source, _ in pairs]
+        source_ids = self._padded(sources)
+        with torch.no_grad(), record() as recording:
+            memory = self.model.encode(source_ids, self.model.masks(source_ids, source_ids[:, :0]))
+        own = self._own_words(source_ids, memory, drafts) if any(target is None for _, target in pairs) else [None] * len(pairs)
+        targets = [mine if target is None else self.encode_target(target) for (_, target), mine in zip(pairs, own, strict=True)]
+        target_ids = self._padded(targets)
+        with torch.no_grad(), record(recording):
+            logits = self.model.decode(target_ids, memory, self.model.masks(source_ids, target_ids))
+        return self._traces(recording, logits, sources, targets, [target is None for _, target in pairs], wide={})
 
     def write(self, source: str, how: str = "greedy", **settings: Any) -> Written:
         """Decode with "greedy", "sample" (needs seed=) or "beam"; settings go to that decoder. Raises InputError."""
@@ -192,15 +197,45 @@ class Scope:
             raise ValueError(f"how must be greedy, sample or beam, not {how!r}")
         return Written(self.tokenizer.decode(ids), ids, steps)
 
+    def _traces(
+        self,
+        recording: Recording,
+        logits: Float[Tensor, "batch m vocab"],
+        sources: Sequence[Encoding],
+        targets: Sequence[Encoding],
+        written: Sequence[bool],
+        wide: Mapping[str, int],
+    ) -> list[Trace]:
+        """The rows of a batch, padded as far as `wide` says; `written`: is the target the model's own?"""
+        traces, logits = [], logits.float().cpu()
+        for row, (src, tgt, own) in enumerate(zip(sources, targets, written, strict=True)):
+            mine = logits[row, : len(tgt.ids)]
+            best = mine.argmax(-1).tolist()
+            output = tgt.text if own else self.tokenizer.decode(best)
+            tokens = {name: padded(e.tokens, wide.get(name, 0)) for name, e in (("source", src), ("target", tgt))}
+            activations, attention = finish(recording, tokens, row)
+            traces.append(Trace(src, tgt, self.tokenizer.tokens(best), output, not own, mine, activations, attention))
+        return traces
+
     def _target(self, src: Encoding, target: str | Encoding | None, draft: Sequence[int]) -> Encoding:
         if target is None:
-            return self._own_words(src, draft)
+            return self._spelled(self.write(src.text, drafts=[draft]).ids)
         return target if isinstance(target, Encoding) else self.encode_target(target)
 
-    def _own_words(self, src: Encoding, draft: Sequence[int]) -> Encoding:
-        """What the model writes, as the decoder's input row. Its own tokens are kept, not tokenised again."""
-        ids = self.write(src.text, draft=draft).ids
-        return self.tokenizer.spell(ids[:-1] if ids[-1] == END else ids)
+    def _own_words(
+        self, source: Int[Tensor, "batch n"], memory: Float[Tensor, "batch n d_memory"], drafts: Sequence[Sequence[int]]
+    ) -> list[Encoding]:
+        """What the model writes for each row, as the decoder's input rows. Only a row that is alone has use for a draft."""
+        if len(source) > 1:
+            lengths = (source != PAD).sum(1).tolist()
+            rows = zip(decoding.greedy_batch(self.model, source, memory), lengths, strict=True)
+            return [self._spelled(ids[: decoding.longest(self.model, n)]) for ids, n in rows]
+        steps = decoding.greedy(self.model, source[0].tolist(), drafts=drafts, memory=memory)
+        return [self._spelled([step.token for step in steps])]
+
+    def _spelled(self, ids: Sequence[int]) -> Encoding:
+        """The model's own tokens are kept, not tokenised again."""
+        return self.tokenizer.spell(ids[:-1] if ids and ids[-1] == END else ids)
 
     def _checked(self, encode: Any, text: str, field: str) -> Encoding:
         if not text.strip():

@@ -153,9 +153,9 @@ class Recording:
 
 
 @contextmanager
-def record() -> Iterator[Recording]:
-    """Record the forward passes made inside the block, in this thread of work only."""
-    recording = Recording()
+def record(recording: Recording | None = None) -> Iterator[Recording]:
+    """Record the forward passes made inside the block, in this thread of work only; go on with a `recording` begun before."""
+    recording = Recording() if recording is None else recording
     token = _recording.set(recording)
     try:
         yield recording
@@ -195,31 +195,37 @@ class Trace:
 def finish(
     recording: Recording, tokens: dict[str, tuple[str, ...]], row: int = 0
 ) -> tuple[dict[str, Activation], dict[str, AttentionSite]]:
-    """One batch row of a recording, on the CPU in float32, with the tokens of each stream ("source", "target") on its axes.
+    """One batch row of a recording, on the CPU in float32, with the tokens of each stream ("source", "target") on its axes;
+    what stands in the batch behind the last of these tokens is cut off.
 
     The batch axis stays, of size 1."""
-    def still(t: Tensor | Product) -> Tensor | Product:
+    length = {stream: len(names) for stream, names in tokens.items()}
+
+    def still(t: Tensor | Product, stream: str, axis: int = 1) -> Tensor | Product:
         if isinstance(t, Product):
-            return t.moved(still)
+            return t.moved(lambda x: still(x, stream))
         mine = t if t.shape[0] == 1 else t[row : row + 1]
+        mine = mine if mine.shape[axis] == length[stream] else mine.narrow(axis, 0, length[stream])
         return mine.to("cpu", torch.float32)
 
-    activations = {
-        name: Activation(name, still(a.kept), a.axes, a.formula, tokens[a.axes[1]])
-        for name, a in recording.activations.items()
-    }
-    mask_rows = {id(s.mask): s.mask.row(row) for s in recording.attention.values()}   # layers share theirs
-    sites = {
-        name: replace(
+    def site(s: AttentionSite) -> AttentionSite:
+        query, key = STREAMS[s.kind]
+        return replace(
             s,
-            **{part: still(getattr(s, part)) for part in ("x", "memory", "out")},
-            **{part: still(s.kept(part)) for part in ("q", "k", "v")},
+            x=still(s.x, query), memory=still(s.memory, key), out=still(s.out, query, 2),
+            q=still(s.kept("q"), query, 2), k=still(s.kept("k"), key, 2), v=still(s.kept("v"), key, 2),
             mask=mask_rows[id(s.mask)],
             similarity=s.similarity.moved(lambda t: t.to("cpu", torch.float32)),
             projections={n: tuple(t.to("cpu", torch.float32) for t in wb) for n, wb in s.projections.items()},
-            query_tokens=tokens[STREAMS[s.kind][0]],
-            key_tokens=tokens[STREAMS[s.kind][1]],
+            query_tokens=tokens[query],
+            key_tokens=tokens[key],
         )
-        for name, s in recording.attention.items()
+
+    activations = {
+        name: Activation(name, still(a.kept, a.axes[1]), a.axes, a.formula, tokens[a.axes[1]])
+        for name, a in recording.activations.items()
     }
-    return activations, sites
+    mask_rows = {       # layers share theirs
+        id(s.mask): s.mask.row(row, *(length[stream] for stream in STREAMS[s.kind])) for s in recording.attention.values()
+    }
+    return activations, {name: site(s) for name, s in recording.attention.items()}

@@ -89,24 +89,35 @@ WRITTEN = [step.token for step in greedy(random_model(seed=3), SOURCE, max_new=2
 )
 def test_a_draft_changes_nothing_that_is_written(draft, use_cache):
     model, how = random_model(seed=3), {"max_new": 20, "forced": {19: END}, "use_cache": use_cache}
-    plain, drafted = list(greedy(model, SOURCE, **how)), list(greedy(model, SOURCE, draft=draft, **how))
+    plain, drafted = list(greedy(model, SOURCE, **how)), list(greedy(model, SOURCE, drafts=[draft], **how))
     assert [(s.index, s.prefix, s.token) for s in drafted] == [(s.index, s.prefix, s.token) for s in plain]
     for step in drafted:
         torch.testing.assert_close(step.log_probs, by_hand(model, step.prefix), atol=1e-4, rtol=1e-4)
-    lucky = (list(sample(model, SOURCE, seed=5, temperature=3.0, draft=d, **how)) for d in (draft, ()))
+    lucky = (list(sample(model, SOURCE, seed=5, temperature=3.0, drafts=[d], **how)) for d in (draft, ()))
     assert len({tuple(step.token for step in steps) for steps in lucky}) == 1
 
 
-def test_a_right_draft_is_read_in_one_pass(endless, monkeypatch):
-    written_first = [step.token for step in greedy(endless, SOURCE, max_new=20)]
+WANTED = list(range(4, 16))
+
+
+@pytest.mark.parametrize(
+    ("drafts", "positions"),
+    [
+        ([WANTED], [12]),
+        ([WANTED[:8]], [9, *[1] * 3]),                      # the pass of a draft gives the token after it
+        ([[*WANTED[:5], 3, *WANTED[6:]]], [12, 1, 5]),      # in place of the wrong one, after it, and on with the draft
+        ([WANTED, [WANTED[0], 3, 3]], [4, 10]),             # the last draft first, then the one that goes on
+        ([[4, 6, 4, 5, 9], [5, 9]], [3, 5, 2, 4, *[1] * 8]),    # on with the nearest, then with what has most before it
+        ([[]], [1] * 12),
+    ],
+)
+def test_what_a_draft_guesses_right_is_read_in_one_pass(endless, monkeypatch, drafts, positions):
     passes = []
     decode = endless.decode
     monkeypatch.setattr(endless, "decode", lambda target, *rest: passes.append(target.shape[1]) or decode(target, *rest))
-    assert [step.token for step in greedy(endless, SOURCE, max_new=20, draft=written_first)] == written_first
-    assert passes == [20]
-    half = [*written_first[:8], 3]
-    assert [step.token for step in greedy(endless, SOURCE, max_new=20, draft=half)] == written_first
-    assert passes[1:] == [10, *[1] * 11]       # of the pass, 8 tokens and the one in place of the wrong one stand
+    steps = greedy(endless, SOURCE, max_new=12, forced=WANTED, drafts=drafts)
+    assert [step.token for step in steps] == WANTED
+    assert passes == positions
 
 
 @pytest.mark.parametrize(
@@ -115,13 +126,13 @@ def test_a_right_draft_is_read_in_one_pass(endless, monkeypatch):
 def test_a_draft_changes_nothing_for_other_models_either(model):
     plain = [step.token for step in greedy(model, SOURCE, max_new=12)]
     for draft in (plain, [*plain[:3], 9, 9]):
-        assert [step.token for step in greedy(model, SOURCE, max_new=12, draft=draft)] == plain
+        assert [step.token for step in greedy(model, SOURCE, max_new=12, drafts=[draft])] == plain
 
 
 def test_a_draft_is_not_read_where_a_position_sees_the_ones_after_it(endless):
     ahead = MaskChanges(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
     plain = [step.token for step in greedy(endless, SOURCE, max_new=9, changes=ahead)]
-    assert [step.token for step in greedy(endless, SOURCE, max_new=9, changes=ahead, draft=plain[::-1])] == plain
+    assert [step.token for step in greedy(endless, SOURCE, max_new=9, changes=ahead, drafts=[plain[::-1]])] == plain
 
 
 def test_forced_tokens_are_taken_and_the_rest_is_the_models(endless):

@@ -65,8 +65,8 @@ def test_row_keeps_one_batch_row():
     ids = torch.tensor([[5, 6, 7], [5, 0, 0]])
     mask = Mask([masks.padding(ids, 0), masks.look_ahead(3, 3)])
     for row in (0, 1):
-        assert torch.equal(mask.row(row).expanded(0, 0, 3, 3), mask.expanded(row, 0, 3, 3))
-        assert [layer.allowed.shape[0] for layer in mask.row(row).layers] == [1, 1]
+        assert torch.equal(mask.row(row, 3, 3).expanded(0, 0, 3, 3), mask.expanded(row, 0, 3, 3))
+        assert [layer.allowed.shape[0] for layer in mask.row(row, 3, 3).layers] == [1, 1]
 
 
 def test_layers_of_each_head():

@@ -88,7 +88,7 @@ def test_without_a_target_the_model_writes_one(scope):
 def test_a_draft_leaves_the_trace_as_it_is(scope):
     plain = scope.run("abc")
     for draft in (plain.target.ids[1:], plain.target.ids[1:4], (5, 6)):
-        drafted = scope.run("abc", draft=draft)
+        drafted = scope.run("abc", drafts=[draft])
         assert (drafted.target, drafted.output, drafted.teacher_forced) == (plain.target, plain.output, False)
         assert drafted.logits.equal(plain.logits)
 
@@ -191,6 +191,33 @@ def test_several_pairs_in_one_batch_are_each_alone(scope):
         assert cross.key_tokens == (*alone.source.tokens, *["<pad>"] * (6 - n))
         assert cross.query_tokens[:m] == alone.target.tokens
     assert padded(("a",), 3) == ("a", "<pad>", "<pad>")
+
+
+@pytest.mark.parametrize("name", ["dates", "dates-bahdanau", "dates-rnn", "dates-self-attn"])
+def test_pairs_run_together_have_the_traces_they_have_alone(name):
+    scope = models.load(name, device="cpu")
+    pairs = [("3 May 1999", None), ("Tuesday, 22 October 2024", None), ("1.2.03", "2003"), ("5/6/07", None)]
+    for (source, target), together in zip(pairs, scope.run_each(pairs), strict=True):
+        alone = scope.run(source, target)
+        assert (together.source, together.target, together.output) == (alone.source, alone.target, alone.output)
+        assert (together.predicted, together.teacher_forced) == (alone.predicted, target is not None)
+        torch.testing.assert_close(together.logits, alone.logits, atol=1e-4, rtol=1e-4)
+        assert list(together.activations) == list(alone.activations)
+        for key, activation in alone.activations.items():
+            assert together.activations[key].tokens == activation.tokens
+            torch.testing.assert_close(together.activations[key].value, activation.value, atol=1e-4, rtol=1e-4)
+        for key, site in alone.attention.items():
+            mine = together.attention[key]
+            assert (mine.query_tokens, mine.key_tokens) == (site.query_tokens, site.key_tokens)
+            assert torch.equal(mine.allowed(head=None), site.allowed(head=None))
+            torch.testing.assert_close(mine.weights(), site.weights(), atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(mine.out, mine.head_out()[None], atol=1e-5, rtol=1e-4)
+
+
+def test_pairs_run_together_stop_where_they_would_alone(scope, monkeypatch):
+    monkeypatch.setattr("models.decoding.longest", lambda model, n: n)
+    pairs = [("abc", None), ("abcde", None)]
+    assert [t.target for t in scope.run_each(pairs)] == [scope.run(*pair).target for pair in pairs]
 
 
 def test_sessions_in_many_threads_get_their_own_numbers(scope):
