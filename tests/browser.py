@@ -34,7 +34,7 @@ def app_address() -> str:
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    app = Path(viz_app.__file__).with_name("app.py")
+    app = Path(viz_app.__file__).with_name("server.py")
     command = [sys.executable, "-m", "streamlit", "run", str(app), f"--server.port={port}", "--server.headless=true"]
     paths = os.pathsep.join([str(app.parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths, "ATTNSCOPE_DEVICE": "cpu"}

@@ -11,7 +11,7 @@ import pytest
 from browser import browser, context, page
 from playwright.sync_api import Page, expect
 
-from viz_app.components import assemble, head, overview
+from viz_app.components import assemble, head, overview, stamped
 from viz_app.figures.colours import ramp
 from viz_app.figures.payload import pack
 
@@ -29,7 +29,7 @@ LOAD = """async ([parts, colours, width]) => {
   window.sent = [];
   window.colour = (name, value) => host.style.setProperty(name, value);
   window.show = (data) => module.default({
-    data: Uint8Array.from(atob(data), (c) => c.charCodeAt(0)), parentElement: root,
+    key: "not ours", data: Uint8Array.from(atob(data), (c) => c.charCodeAt(0)), parentElement: root,
     setTriggerValue: (name, value) => window.sent.push([name, value]),
   });
 }"""
@@ -44,7 +44,7 @@ def mount(page: Page) -> Callable[..., Show]:
     def load(name: str, width: int = 760) -> Show:
         page.goto("about:blank")
         page.evaluate(LOAD, [PARTS[name], COLOURS, width])
-        return lambda payload: page.evaluate("show", base64.b64encode(payload).decode())
+        return lambda payload, edition=1: page.evaluate("show", base64.b64encode(stamped(payload, name, edition)).decode())
 
     return load
 

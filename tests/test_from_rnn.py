@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from app_parts import prose
 from small import Reversal, random_model
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
@@ -80,11 +81,6 @@ def page(checkpoint: Path | str, section: str = "What reaches what", source: str
     at.run()
     assert not at.exception, at.exception
     return at
-
-
-def prose(at: AppTest) -> str:
-    html = [h.proto.body for h in at.get("html")]
-    return "\n".join([*(m.value for m in at.markdown), *(c.value for c in at.caption), *html])
 
 
 def payload(at: AppTest, key: str) -> tuple[dict, dict]:

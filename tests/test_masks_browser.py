@@ -63,7 +63,7 @@ def compare(page: Page, before: MaskedRun, after: MaskedRun) -> None:
     assert [bool(x) for x in values["blockedAfter"]] == blocked
     assert all(weight == 0 for weight, off in zip(values["after"], blocked, strict=True) if off)
     assert root.get_attribute("data-wrote") == after.output
-    expect(page.locator(".checks li.passed")).to_have_count(5)
+    expect(page.locator(".checks .passed")).to_have_count(5)
 
 
 def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope) -> None:

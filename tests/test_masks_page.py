@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
+from app_parts import all_passed, picture
 from hypothesis import given
 from hypothesis import strategies as some
 from streamlit.testing.v1 import AppTest
@@ -338,12 +339,8 @@ def opened(**params: str) -> AppTest:
 
 
 def shown(app: AppTest) -> tuple[dict, dict]:
-    assert not app.exception
-    painter = next(p for p in app.get("bidi_component") if p.proto.component_name.endswith("mask_painter"))
-    panel = next(h.proto.body for h in app.get("html") if "Checked just now" in h.proto.body)
-    assert panel.count("✓") == 5
-    assert "✗" not in panel
-    return unpack(painter.proto.bytes)
+    all_passed(app, 5)
+    return picture(app, "mask_painter")
 
 
 def of_key(found: list, key: str):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from app_parts import prose
 from small import Reversal, random_model
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
@@ -56,12 +57,6 @@ def page(folder: Path | str, source: str = TEXT, **params: str) -> AppTest:
     at.run()
     assert not at.exception, at.exception
     return at
-
-
-def prose(at: AppTest) -> str:
-    """All that is written on the page."""
-    html = [h.proto.body for h in at.get("html")]
-    return "\n".join([*(m.value for m in at.markdown), *(c.value for c in at.caption), *html])
 
 
 def chart(at: AppTest, kind: str, key: str):
@@ -118,7 +113,8 @@ def test_one_token_has_no_order(folders):
 
 def test_the_model_may_write_from_the_reordered_tokens(folders):
     at = page(folders["sinusoidal"], write="true")
-    rows = [json.loads(p.proto.json)["rows"] for p in at.get("bidi_component") if "positions" in p.proto.json]
+    told = [json.loads(p.proto.json) for p in at.get("bidi_component") if "positions" in p.proto.json]
+    rows = [data["rows"] for data in told if data["look"] == "note"]
     scope = models.load(folders["sinusoidal"])
     ids = scope.encode_source(TEXT).ids
     order = new_order(len(ids), "shuffled", 0)

@@ -3,6 +3,8 @@
 import gc
 import os
 import threading
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 import streamlit as st
@@ -10,6 +12,7 @@ import torch
 
 import models
 from models import Scope, Trace, aligned
+from models.checkpoint import CheckpointError
 from models.interventions import MaskChanges
 from models.masked_runs import MaskedRun, run_masked
 from models.position_measures import FormulaMeasures, measure
@@ -27,9 +30,34 @@ def scope(name: str) -> Scope:
     return _scope(name, _version(name))
 
 
-def trace(name: str, source: str, target: str | None, draft: tuple[int, ...] = ()) -> Trace:
-    """The run of a checkpoint on a text; `draft` as in models.Scope.run. Raises models.InputError, and CheckpointError."""
-    return _trace(name, _version(name), source, target, draft)
+def trace(name: str, source: str, target: str | None, drafts: tuple[tuple[int, ...], ...] = ()) -> Trace:
+    """The run of a checkpoint on a text; `drafts` as in models.Scope.run. Raises models.InputError, and CheckpointError."""
+    return _trace(name, _version(name), source, target, drafts)
+
+
+def run_together(asked: Collection[tuple[str, str, str]]) -> None:
+    """Run (checkpoint, source, target) in one batch for each checkpoint, so that `trace` has them ready. What cannot be read is
+    left to `trace`."""
+    for name in {name for name, *_ in asked}:
+        try:
+            texts = _readable(scope(name), [texts for n, *texts in asked if n == name])
+            with _one_run:
+                traces = scope(name).run_each(texts)
+        except CheckpointError:
+            continue
+        for (source, target), made in zip(texts, traces, strict=True):
+            _trace(name, _version(name), source, target, (), made)
+
+
+def _readable(scope: Scope, texts: list[tuple[str, str]]) -> list[tuple[str, str | None]]:
+    readable = []
+    for source, target in texts:
+        with suppress(models.InputError):
+            scope.encode_source(source)
+            if target.strip():
+                scope.encode_target(target)
+            readable.append((source, target if target.strip() else None))
+    return readable
 
 
 def snapshot(scope: Scope, step: int) -> Scope:
@@ -55,6 +83,11 @@ def decoded(scope: Scope, source: tuple[int, ...], method: aligned.Method) -> al
 def along(scope: Scope, source: tuple[int, ...], tokens: tuple[int, ...]) -> aligned.Run:
     """One pass without a cache over tokens that are already there."""
     return _along(scope, *_weights(scope), source, tokens)
+
+
+def written(scope: Scope, source: str) -> tuple[int, ...]:
+    """The tokens a model writes for a text. Raises models.InputError."""
+    return _written(scope, *_weights(scope), source)
 
 
 def masked_runs(
@@ -114,6 +147,11 @@ def _along(_scope: Scope, path: str, step: int, source: tuple[int, ...], tokens:
     return aligned.along(_scope.model, source, tokens)
 
 
+@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False)
+def _written(_scope: Scope, path: str, step: int, source: str) -> tuple[int, ...]:
+    return _scope.write(source).ids
+
+
 @st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False, hash_funcs={MaskChanges: repr, Encoding: repr})
 def _masked_runs(
     _scope: Scope,
@@ -147,9 +185,18 @@ def _scope(name: str, version: int) -> Scope:
 
 
 @st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False)
-def _trace(name: str, version: int, source: str, target: str | None, _draft: tuple[int, ...]) -> Trace:
+def _trace(
+    name: str,
+    version: int,
+    source: str,
+    target: str | None,
+    _drafts: tuple[tuple[int, ...], ...],
+    _made: Trace | None = None,
+) -> Trace:
+    if _made:
+        return _made
     with _one_run:
-        return _scope(name, version).run(source, target, draft=_draft)
+        return _scope(name, version).run(source, target, drafts=_drafts)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)

@@ -18,7 +18,7 @@ def open_app(options: Namespace) -> int:
 
     if options.device:
         os.environ["ATTNSCOPE_DEVICE"] = options.device
-    app = Path(__file__).with_name("app.py")
+    app = Path(__file__).with_name("server.py")
     flags = [f"--server.port={options.port}", f"--server.headless={str(options.no_browser).lower()}"]
     return streamlit(["run", str(app), *flags], prog_name="attnscope", standalone_mode=False) or 0
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import models
 from models import Scope
 from viz_app import cache
-from viz_app.sidebar import Shown
+from viz_app.shown import Shown
 
 SHIPPED = {"translation": ("eng-fra-bahdanau", "eng-fra"), "dates": ("dates-bahdanau", "dates")}
 

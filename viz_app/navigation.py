@@ -8,8 +8,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from viz_app import cache, parts, state
-from viz_app.sidebar import Shown, sidebar
+from viz_app import cache, live, parts, state
+from viz_app.components.live import live as listen
+from viz_app.live import Pictures
+from viz_app.reading import answering
+from viz_app.shown import Shown
+from viz_app.sidebar import sidebar
 from viz_app.views.attention import attention
 from viz_app.views.decoding import decoding
 from viz_app.views.from_rnn import from_rnn
@@ -19,8 +23,11 @@ from viz_app.views.positions import positions
 
 _STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}</style>"
 
+# Draws a page; returns how it makes its pictures of another run, if they can be made beside Streamlit.
+View = Callable[[Shown], Callable[[Shown], Pictures] | None]
+
 # address → (title, page); the first is where a newcomer lands
-VIEWS: dict[str, tuple[str, Callable[[Shown], None]]] = {
+VIEWS: dict[str, tuple[str, View]] = {
     "attention": ("Attention", attention),
     "inside": ("Inside a head", inside),
     "positions": ("Positions", positions),
@@ -50,9 +57,14 @@ def main() -> None:
 
 
 @st.fragment
-def _page(view: Callable[[Shown], None]) -> None:
+def _page(view: View) -> None:
+    desk = live.desk()
+    if desk.view is not view:
+        desk.view, desk.answer = view, None
     shown = sidebar()
     if shown is None:
         parts.nothing()
-    else:
-        view(shown)
+        return
+    pictures = view(shown)
+    desk.answer = answering(desk, pictures) if pictures and desk.scope is shown.scope else None
+    listen(desk.token, live.path(), desk.is_open)

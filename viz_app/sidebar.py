@@ -1,50 +1,38 @@
 """The sidebar all pages share: which model, which text. It returns what there is to show, or why there is nothing."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 import models
-from models import Scope, Trace
+from models import Scope
 from models.checkpoint import CheckpointError
-from viz_app import cache, words
+from viz_app import cache, live, reading, words
+from viz_app.components.plain import plain
 from viz_app.examples import examples, suited
+from viz_app.live import Desk
 from viz_app.parts import note
+from viz_app.shown import Shown
 from viz_app.state import CHECKPOINT, SOURCE, TARGET
 
 LANDING = "eng-fra"     # the checkpoint a newcomer sees first
 FIRST_TEXT = examples("translation")[0]     # the text box's default: what a URL without a source means
-_LAST_GOOD, _OFFERED, _EXAMPLE, _NAME = "last good", "offered", "example", "name"
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A run to show. `stale` is set while what stands in the sidebar cannot be run and the last good run stays."""
-
-    scope: Scope
-    trace: Trace
-    stale: bool = False
-
-    @property
-    def terms(self) -> words.Terms:
-        return words.terms(self.scope.task, self.scope.name)
+_OFFERED, _EXAMPLE, _NAME = "offered", "example", "name"
 
 
 def sidebar() -> Shown | None:
     """Draw the shared sidebar; None if nothing has run in this session yet."""
-    last: Shown | None = st.session_state.get(_LAST_GOOD)
+    desk = live.desk()
     with st.sidebar:
         st.html('<p class="brand">Attnscope</p><p class="motto">See attention work, live while you type.</p>')
-        name, scope = _checkpoint()
-        source, source_note, target, target_note = _texts(scope or (last.scope if last else None))
-        trace = _run(name, scope, source, target, source_note, target_note) if scope else None
-        _swap(trace, target)
-    if scope and trace:
-        st.session_state[_LAST_GOOD] = Shown(scope, trace, stale=True)
-        return Shown(scope, trace)
-    return last
+        desk.name, desk.scope = _checkpoint()
+        read = _texts(desk)
+        _swap(desk)
+    if desk.shown and not read:
+        desk.shown = replace(desk.shown, stale=True)
+    return desk.shown
 
 
 def _checkpoint() -> tuple[str, Scope | None]:
@@ -79,22 +67,33 @@ def _is_there(name: str) -> bool:
     return name in models.shipped() or Path(name).expanduser().is_dir()
 
 
-def _texts(scope: Scope | None) -> tuple[str, DeltaGenerator, str, DeltaGenerator]:
-    """The two text boxes, live while typing, each with a place for its note."""
-    t, offered = words.terms(scope.task if scope else "", scope.name if scope else ""), suited(scope) if scope else []
-    if scope:
-        _suit(scope, offered[0])
+def _texts(desk: Desk) -> bool:
+    """The two text boxes, live while typing, each with its note; and whether what stands in them has been run."""
+    spoken = desk.scope or (desk.shown.scope if desk.shown else None)
+    t = words.terms(spoken.task if spoken else "", spoken.name if spoken else "")
+    offered = suited(spoken) if spoken else []
+    if spoken:
+        _suit(spoken, offered[0])
     st.selectbox(
         "Examples", offered, index=None, key=_EXAMPLE, placeholder="Pick an example …",
         label_visibility="collapsed", on_change=_take_example,
     )
-    source = st.text_input(f"{t.source_label} (type here)", FIRST_TEXT, key=SOURCE, live="0ms", bind="query-params")
+    pause = live.PAUSE if desk.is_open and desk.shown.scope is desk.scope else "0ms"
+    source = st.text_input(f"{t.source_label} (type here)", FIRST_TEXT, key=SOURCE, live=pause, bind="query-params")
     source_note = st.empty()
     target = st.text_input(
-        t.target_label, key=TARGET, live="0ms", bind="query-params", placeholder="empty: the model writes it",
+        t.target_label, key=TARGET, live=pause, bind="query-params", placeholder="empty: the model writes it",
         help="Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
     )
-    return source, source_note, target, st.empty()
+    target_note = st.empty()
+    desk.redraw(source, target)
+    if not desk.scope:
+        return False
+    trace, notes = reading.read(desk, source, target)
+    for field, slot in ((SOURCE, source_note), (TARGET, target_note)):
+        with slot:
+            plain(notes[field], key=f"note {field}")
+    return trace is not None
 
 
 def _suit(scope: Scope, example: str) -> None:
@@ -108,45 +107,21 @@ def _suit(scope: Scope, example: str) -> None:
         st.session_state[SOURCE], st.session_state[TARGET] = example, ""
 
 
-def _run(
-    name: str, scope: Scope, source: str, target: str, source_note: DeltaGenerator, target_note: DeltaGenerator
-) -> Trace | None:
-    """Run the texts, and say under each box how long its text is, or what is wrong with it."""
-    try:
-        trace = cache.trace(name, source, target if target.strip() else None, _draft(scope))
-    except models.InputError as error:
-        for field, slot in ((SOURCE, source_note), (TARGET, target_note)):
-            note(slot, _sentence(str(error)) if error.field == field else "", bad=error.field == field, key=field)
-        return None
-    except CheckpointError as error:       # replaced on disk since it was opened
-        note(source_note, _sentence(str(error)), bad=True, key=SOURCE)
-        return None
-    note(source_note, words.length(trace.source.tokens, scope.n_ctx, trace.source.unknown), key=SOURCE)
-    note(target_note, words.length(trace.target.tokens, scope.n_ctx, trace.target.unknown), key=TARGET)
-    return trace
-
-
-def _draft(scope: Scope) -> tuple[int, ...]:
-    """What this model wrote for the text before the edit: much of it will be written again."""
-    last: Shown | None = st.session_state.get(_LAST_GOOD)
-    return last.trace.target.ids[1:] if last and last.scope is scope and not last.trace.teacher_forced else ()
-
-
-def _sentence(message: str) -> str:
-    return message[:1].upper() + message[1:] + "."
-
-
-def _swap(trace: Trace | None, target: str) -> None:
+def _swap(desk: Desk) -> None:
     """One button: take over the model's text to edit it, or hand the writing back to the model."""
-    if target.strip():
-        st.button("Let the model write it", key="free", on_click=_set_target, args=("",), width="stretch")
+    if st.session_state[TARGET].strip():
+        st.button("Let the model write it", key="free", on_click=_set_target, args=(lambda: "",), width="stretch")
         return
-    own = trace.output if trace else ""
-    st.button("Edit the model's text", key="edit", on_click=_set_target, args=(own,), disabled=not own, width="stretch")
+
+    def own() -> str:       # when it is clicked: more may have been typed since
+        return desk.shown.trace.output
+
+    none = desk.shown is None or not own()
+    st.button("Edit the model's text", key="edit", on_click=_set_target, args=(own,), disabled=none, width="stretch")
 
 
-def _set_target(text: str) -> None:
-    st.session_state[TARGET] = text
+def _set_target(text: Callable[[], str]) -> None:
+    st.session_state[TARGET] = text()
 
 
 def _take_example() -> None:

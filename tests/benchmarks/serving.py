@@ -14,7 +14,7 @@ from pathlib import Path
 
 import viz_app
 
-APP = Path(viz_app.__file__).with_name("app.py")
+APP = Path(viz_app.__file__).with_name("server.py")
 SCRIPTS = Path(__file__).with_name("scripts")
 
 

@@ -1,12 +1,14 @@
 """All heads at a glance: every head of every site as a small picture of at most 64 × 64 cells, one byte a cell."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.similarity import masked_softmax
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.figures.payload import pack
@@ -14,6 +16,7 @@ from viz_app.figures.sites import by_kind
 
 LARGEST_SIDE = 64
 LARGEST_BYTES = 900_000
+LARGEST_AT_ONCE = 2**18     # weights worked out together: many small matrices take longer one by one, large ones more memory
 
 
 def overview(trace: Trace, terms: words.Terms, site: str = "", head: int = 0) -> bytes:
@@ -22,7 +25,8 @@ def overview(trace: Trace, terms: words.Terms, site: str = "", head: int = 0) ->
     side = side_for(sum(s.n_heads for s in trace.attention.values()))
     for kind, sites in by_kind(trace):
         k = pooling(sites[0], side)
-        codes = torch.stack([pooled_codes(s, k) for s in sites]).numpy()      # (layer, head, query, key)
+        few = max(1, LARGEST_AT_ONCE // (sites[0].n_heads * sites[0].n_query * sites[0].n_key))
+        codes = torch.cat([pooled_codes(sites[i : i + few], k) for i in range(0, len(sites), few)]).numpy()
         blocks.append({
             "kind": kind, "title": words.kind_title(sites[0]), "subtitle": words.kind_subtitle(kind, terms),
             "sites": [s.name for s in sites], "layers": [s.layer + 1 for s in sites],
@@ -43,8 +47,10 @@ def pooling(site: AttentionSite, side: int = LARGEST_SIDE) -> int:
     return max(1, math.ceil(max(site.n_query, site.n_key) / side))
 
 
-def pooled_codes(site: AttentionSite, k: int) -> Tensor:
-    """(head, query/k, key/k) uint8: 0 where every cell of the block is masked, else 1 + its largest weight × 254."""
-    shown = site.weights().masked_fill(~site.allowed(head=None), -1.0)
-    pooled = F.max_pool2d(shown[None], k, ceil_mode=True)[0] if k > 1 else shown
+def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
+    """(site, head, query/k, key/k) uint8: 0 where every cell of the block is masked, else 1 + its largest weight × 254."""
+    allowed = torch.stack([site.allowed(head=None) for site in sites])
+    weights = masked_softmax(torch.stack([site.scores() for site in sites]), allowed)
+    shown = weights.masked_fill(~allowed, -1.0)
+    pooled = F.max_pool2d(shown, k, ceil_mode=True) if k > 1 else shown
     return torch.where(pooled < 0, 0.0, 1 + (pooled * 254).round()).to(torch.uint8)

@@ -1,46 +1,65 @@
 """The first page: who looks at whom. All heads, then one head twice, then what it is and whether it is right."""
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from models.checks import check_site
-from viz_app import parts, state, words
+from viz_app import live, parts, state, words
 from viz_app.components.head import head
 from viz_app.components.overview import overview
 from viz_app.figures.head import head as head_payload
 from viz_app.figures.overview import overview as overview_payload
-from viz_app.sidebar import Shown
+from viz_app.live import Pictures
+from viz_app.shown import Shown
 from viz_app.views import growth, similarity
 from viz_app.views.no_attention import no_attention
 
 
-def attention(shown: Shown) -> None:
-    """Draw the page."""
+def attention(shown: Shown) -> Callable[[Shown], Pictures] | None:
+    """Draw the page; returns how its pictures are made of another run."""
     terms = shown.terms
     heads = "Each small square is one head. The stronger the colour, the more one token reads another."
     none = "Nobody reads anybody here: this model has no attention."
     parts.headline("Attention: who reads whom?", heads if shown.trace.attention else none)
     parts.written(shown.trace, terms, shown.stale)
-    then = growth.at_step(shown)
-    if not then.trace.attention:
-        no_attention(then)
-        return
-    own = then
-    if similarity.other(own):                       # chosen on the page Inside a head
+    step = growth.choose(shown)
+    if not shown.trace.attention:
+        no_attention(growth.at(shown, step))
+        return None
+    name = similarity.other(shown)                  # chosen on the page Inside a head
+    if name:
         with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
-            then = similarity.choose(own)
-    trace = then.trace
-    site, focus = state.focus(trace)
-    similarity.say(own, then, site, focus.head)
+            name = similarity.choose(shown)
+    def seen(shown: Shown) -> Shown:
+        return similarity.under(growth.at(shown, step), name)
+
+    def pictures(shown: Shown) -> Pictures:
+        own, then = growth.at(shown, step), seen(shown)
+        trace, at = then.trace, focus.within(then.trace)
+        there = trace.attention[at.site]
+        return {
+            **growth.said(step, own), **similarity.said(own, then, at.site, at.head, name),
+            "overview": overview_payload(trace, terms, at.site, at.head),
+            "head": head_payload(trace, there, at.head, terms, at.lock),
+            "checks": parts.checked(check_site(there)),
+        }
+
+    site, focus = state.focus(seen(shown).trace)
+    drawn = pictures(shown)
+    similarity.say(drawn)
     all_heads, one_head = st.columns([1, 2.3], gap="medium")
     with all_heads:
-        overview(overview_payload(trace, terms, focus.site, focus.head), state.pick)
+        overview(drawn["overview"], state.pick)
     with one_head:
-        head(head_payload(trace, site, focus.head, terms, focus.lock), state.lock)
+        head(drawn["head"], state.lock)
         explained, checked = st.columns([1.2, 1], gap="medium")
         with explained, st.container(key="explanation"):
             place = words.place(site, focus.head)
             st.markdown(f"**{place}.** {words.where_from(site, terms)}\n\n{words.how_to_read(site)}")
         with checked:
-            parts.checks_panel(check_site(site), words.trained(then.scope.training))
-        parts.downloads(trace, site, focus.head, terms)
-        growth.download(shown, trace, site, focus.head)
+            parts.checks_panel(drawn["checks"], words.trained(growth.at(shown, step).scope.training))
+        desk = live.desk()
+        parts.downloads(lambda: seen(desk.shown).trace, site, focus.head, terms)
+        growth.download(lambda: desk.shown, site, focus.head)
+    return pictures

@@ -1,20 +1,22 @@
 """Decoding: teacher-forced beside autoregressive, one token at a time; forced tokens, three ways to choose, a beam."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import streamlit as st
 
-from models.aligned import Autoregression, Run, check_runs, of_trace
+from models.aligned import Autoregression, Method, Run, check_runs, of_trace
 from models.seq2seq import Seq2Seq
 from models.tokenizer import END
-from viz_app import cache, decoding_state, parts, words
+from viz_app import cache, decoding_state, live, parts, words
 from viz_app.components.beam_tree import beam_tree
 from viz_app.components.stepper import stepper
 from viz_app.decoding_state import Place
 from viz_app.figures import decoding as figures
 from viz_app.figures import decoding_beam, decoding_drawing, decoding_export
 from viz_app.figures.decoding import Reading, Story
-from viz_app.sidebar import Shown
+from viz_app.live import Pictures
+from viz_app.shown import Shown
 from viz_app.views.decoding_controls import controls
 
 _ANSWER = (
@@ -43,19 +45,18 @@ _WHY_RECURRENT = (
 )
 
 
-def decoding(shown: Shown) -> None:
-    """Draw the page."""
+def decoding(shown: Shown) -> Callable[[Shown], Pictures] | None:
+    """Draw the page; returns how its pictures are made of another run."""
     trace, terms = shown.trace, shown.terms
     recurrent = isinstance(shown.scope.model, Seq2Seq)
     parts.headline("Decoding: what does it do, one token at a time?", _ANSWER_RECURRENT if recurrent else _ANSWER)
     parts.written(trace, terms, shown.stale)
     if not recurrent and not trace.attention:
         parts.note(st.empty(), "This model's decoder has no layers, so there is no decoding to show.", key="decoding")
-        return
+        return None
     place = decoding_state.place(shown.scope, trace)
     method, reading = controls(trace, place)
-    written = cache.decoded(shown.scope, trace.source.ids, method)
-    story = _story(shown, written)
+    written, story = _story(shown, method)
     place = _inside(place, story)
     payload = figures.stepper(story, shown.scope, reading, terms, place.step, _note(shown, story, place))
     stepper(payload, decoding_state.go, decoding_state.force, decoding_state.let_go)
@@ -64,17 +65,36 @@ def decoding(shown: Shown) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         _explain(shown)
-        _downloads(story, shown, reading, place.step)
+        desk = live.desk()
+        _downloads(lambda: _story(desk.shown, method)[1], shown, reading, place.step)
     with right:
-        uncached = cache.along(shown.scope, trace.source.ids, written.run.taken)
-        parts.checks_panel(check_runs(story.parallel, story.serial, uncached), words.trained(shown.scope.training))
+        parts.checks_panel(_checked(shown, story), words.trained(shown.scope.training))
+    if place.forced or written.beam:        # both belong to this source
+        return None
+
+    def pictures(shown: Shown) -> Pictures:
+        _, story = _story(shown, method)
+        step = place.step if shown.trace.source.ids == trace.source.ids else 0
+        return {
+            "stepper": figures.stepper(story, shown.scope, reading, terms, min(step, story.n_steps - 1)),
+            "checks": _checked(shown, story),
+        }
+
+    return pictures
 
 
-def _story(shown: Shown, written: Autoregression) -> Story:
+def _checked(shown: Shown, story: Story) -> dict:
+    uncached = cache.along(shown.scope, shown.trace.source.ids, story.serial.taken)
+    return parts.checked(check_runs(story.parallel, story.serial, uncached))
+
+
+def _story(shown: Shown, method: Method) -> tuple[Autoregression, Story]:
+    """What inference writes, and the whole of what the page tells."""
+    written = cache.decoded(shown.scope, shown.trace.source.ids, method)
     free: Run | None = None
     if written.method.forced:
         free = cache.decoded(shown.scope, shown.trace.source.ids, replace(written.method, forced=())).run
-    return Story(shown.trace, of_trace(shown.trace), written.run, written.method, free)
+    return written, Story(shown.trace, of_trace(shown.trace), written.run, written.method, free)
 
 
 def _inside(place: Place, story: Story) -> Place:
@@ -122,22 +142,27 @@ def _explain(shown: Shown) -> None:
         st.markdown(why)
 
 
-def _downloads(story: Story, shown: Shown, reading: Reading, step: int) -> None:
+def _downloads(now: Callable[[], Story], shown: Shown, reading: Reading, step: int) -> None:
     scope, name = shown.scope, f"decoding.step{step + 1}"
-    how = figures.HOW[story.method.how]
-    title = f"{story.trace.source.text} — decoding, step {step + 1}: training beside inference ({how})"
+
+    def drawing() -> str:
+        story = now()
+        at, how = min(step, story.n_steps - 1), figures.HOW[story.method.how]
+        title = f"{story.trace.source.text} — decoding, step {at + 1}: training beside inference ({how})"
+        return decoding_drawing.drawing(story, scope, reading, at, title)
+
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, make, file, mime in (
-            ("Both runs, CSV", lambda: decoding_export.table(story, scope), "decoding.csv", "text/csv"),
+            ("Both runs, CSV", lambda: decoding_export.table(now(), scope), "decoding.csv", "text/csv"),
             (
                 "This step, SVG",
-                lambda: decoding_drawing.drawing(story, scope, reading, step, title),
+                drawing,
                 f"{name}.svg",
                 "image/svg+xml",
             ),
             (
                 "All steps, npz",
-                lambda: decoding_export.arrays(story, scope),
+                lambda: decoding_export.arrays(now(), scope),
                 "decoding.npz",
                 "application/octet-stream",
             ),

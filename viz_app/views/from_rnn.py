@@ -6,7 +6,7 @@ import streamlit as st
 
 from viz_app import parts
 from viz_app.figures import from_rnn_words as say
-from viz_app.sidebar import Shown
+from viz_app.shown import Shown
 from viz_app.views.from_rnn_cost import cost
 from viz_app.views.from_rnn_learning import similarities, stages
 from viz_app.views.from_rnn_length import length

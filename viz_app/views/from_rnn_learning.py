@@ -10,7 +10,7 @@ from viz_app.figures import learning
 from viz_app.figures import learning_words as say
 from viz_app.figures.look import look
 from viz_app.parts import download
-from viz_app.sidebar import Shown
+from viz_app.shown import Shown
 
 TASK = "dates"
 

@@ -8,7 +8,7 @@ from viz_app.figures import from_rnn_charts as charts
 from viz_app.figures import from_rnn_files as files
 from viz_app.figures import from_rnn_words as say
 from viz_app.parts import download
-from viz_app.sidebar import Shown
+from viz_app.shown import Shown
 
 
 def length(shown: Shown) -> None:

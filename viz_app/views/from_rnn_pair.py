@@ -13,7 +13,7 @@ from viz_app.figures import from_rnn_pair as heads
 from viz_app.figures import from_rnn_words as say
 from viz_app.figures.labels import labels
 from viz_app.parts import download
-from viz_app.sidebar import Shown
+from viz_app.shown import Shown
 
 LAYER, HEAD = "from-rnn-layer", "from-rnn-head"
 
@@ -63,7 +63,7 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
             "Both alignments, CSV", lambda: files.alignments_csv(two, source, writes, apart), "two-alignments.csv", "text/csv",
         )
     with right:
-        parts.checks_panel(heads.checks(traces, two, apart), "")
+        parts.checks_panel(parts.checked(heads.checks(traces, two, apart)), "")
 
 
 def _chosen(sites: list[AttentionSite], nearest: tuple[int, int]) -> tuple[AttentionSite, int]:

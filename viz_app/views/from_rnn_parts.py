@@ -9,7 +9,7 @@ from models.tokenizer import Encoding
 from viz_app import cache, companions, parts
 from viz_app.figures import from_rnn_words as say
 from viz_app.figures.from_rnn_maps import Named
-from viz_app.sidebar import Shown
+from viz_app.shown import Shown
 
 LONGEST = 64     # tokens; the Jacobian grows with their square
 WIDTHS = [1, 3, 5, 7]

@@ -11,7 +11,7 @@ from viz_app.figures import from_rnn_words as say
 from viz_app.figures.labels import labels
 from viz_app.figures.look import look
 from viz_app.parts import download
-from viz_app.sidebar import Shown
+from viz_app.shown import Shown
 from viz_app.views.from_rnn_parts import layers
 
 
@@ -30,7 +30,7 @@ def reach(shown: Shown) -> None:
         title = "How influence fades with distance: pairs a layer can reach"
         figure = charts.fading(there.reaches, look(st.context.theme.type), title)
         st.plotly_chart(figure, theme=None, key="from-rnn-fading", config=parts.camera("by-distance"))
-        parts.checks_panel(say.checks(there.reaches), words.trained(shown.scope.training))
+        parts.checks_panel(parts.checked(say.checks(there.reaches)), words.trained(shown.scope.training))
     with right, st.container(key="explanation"):
         st.markdown(say.explained(there.reaches))
         st.markdown(say.HOW)

@@ -6,7 +6,7 @@ import streamlit as st
 
 from models import anatomy
 from models.trace import Trace
-from viz_app import parts, state, words
+from viz_app import live, parts, state, words
 from viz_app.components.choice import choice
 from viz_app.components.heads import heads
 from viz_app.components.matrices import matrices
@@ -16,7 +16,8 @@ from viz_app.figures import inside_export as export
 from viz_app.figures import inside_matrices, inside_scaling, inside_words
 from viz_app.figures.inside import Cell
 from viz_app.figures.sites import by_kind
-from viz_app.sidebar import Shown
+from viz_app.live import Pictures
+from viz_app.shown import Shown
 from viz_app.views import similarity
 from viz_app.views.no_attention import no_attention
 
@@ -24,47 +25,80 @@ VIEW, CONVENTION, KEY, STAGE = "inside-view", "inside-convention", "inside-key",
 _KIND, _LAYER, _HEAD = "inside-kind", "inside-layer", "inside-head"
 
 
-def inside(shown: Shown) -> None:
-    """Draw the page."""
-    trace, terms = shown.trace, shown.terms
+def inside(shown: Shown) -> Callable[[Shown], Pictures] | None:
+    """Draw the page; returns how its pictures are made of another run."""
+    terms = shown.terms
     parts.headline(
         "Inside a head: how does this one weight come about?",
         "One token reads another. Walk from their two vectors to the number, with every value this model computed.",
     )
-    parts.written(trace, terms, shown.stale)
-    if not trace.attention:
+    parts.written(shown.trace, terms, shown.stale)
+    if not shown.trace.attention:
         no_attention(shown)
-        return
+        return None
     controls = st.container(horizontal=True, gap="medium", key="inside-controls", vertical_alignment="bottom")
     with controls:
-        then = similarity.choose(shown)
-    trace = then.trace
-    site, focus = state.focus(trace)
+        name = similarity.choose(shown)
+    site, focus = state.focus(similarity.under(shown, name).trace)
     lock = int(focus.lock[1:]) if focus.lock else None
-    kept = _kept_number(KEY)
-    query, key = (None, lock) if focus.lock.startswith("k") else (lock, kept)
-    at = figures.cell(trace, site, focus.head, query, key)
+    query, key = (None, lock) if focus.lock.startswith("k") else (lock, _kept_number(KEY))
+
+    def seen(shown: Shown) -> tuple[Shown, Cell]:
+        then = similarity.under(shown, name)
+        return then, figures.cell(then.trace, then.trace.attention[site.name], focus.head, query, key)
+
+    then, at = seen(shown)
     with controls:
-        view = _controls(trace, at)
-    similarity.say(shown, then, site, focus.head)
-    choice(figures.token_choice(trace, at, terms), _choose)
-    _VIEWS[view](then, at)
+        view = _controls(then.trace, at)
+    similarity.say(similarity.said(shown, then, site.name, focus.head, name))
+    choice(figures.token_choice(then.trace, at, terms), _choose)
+    payload = _VIEWS[view](then, at)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         st.markdown(f"**{words.place(site, focus.head)}.** {inside_words.explain(view, site, terms)}")
-        _downloads(trace, at, view)
+        desk = live.desk()
+        _downloads(lambda: seen(desk.shown), at, view)
     with right:
-        parts.checks_panel(anatomy.check_walk(trace, site, at.query, at.head), words.trained(shown.scope.training))
+        parts.checks_panel(_checked(then, at), words.trained(shown.scope.training))
+    if payload is None:
+        return None
+
+    def pictures(shown: Shown) -> Pictures:
+        then, at = seen(shown)
+        return {
+            **similarity.said(shown, then, site.name, focus.head, name),
+            "choice": figures.token_choice(then.trace, at, terms),
+            view: payload(then, at),
+            "checks": _checked(then, at),
+        }
+
+    return pictures
 
 
-def _walk(shown: Shown, at: Cell) -> None:
+def _checked(shown: Shown, at: Cell) -> dict:
+    return parts.checked(anatomy.check_walk(shown.trace, at.site, at.query, at.head))
+
+
+Payload = Callable[[Shown, Cell], bytes]
+
+
+def _walk(shown: Shown, at: Cell) -> Payload:
+    def payload(shown: Shown, at: Cell) -> bytes:
+        return figures.walk(shown.trace, at, shown.terms)
+
     state.kept(STAGE)
-    walk(figures.walk(shown.trace, at, shown.terms), _choose, lambda stage: state.keep(STAGE, stage))
+    walk(payload(shown, at), _choose, lambda stage: state.keep(STAGE, stage))
+    return payload
 
 
-def _matrices(shown: Shown, at: Cell) -> None:
+def _matrices(shown: Shown, at: Cell) -> Payload:
     convention = _pick("Convention", CONVENTION, inside_words.conventions(at.site), hidden=True)
-    matrices(inside_matrices.matrices(shown.trace, at, shown.terms, convention), _choose)
+
+    def payload(shown: Shown, at: Cell) -> bytes:
+        return inside_matrices.matrices(shown.trace, at, shown.terms, convention)
+
+    matrices(payload(shown, at), _choose)
+    return payload
 
 
 def _scaling(shown: Shown, at: Cell) -> None:
@@ -83,11 +117,16 @@ def _scaling(shown: Shown, at: Cell) -> None:
             st.altair_chart(inside_scaling.curve_chart(at, field, title, unit, dark), key=f"inside-{field}")
 
 
-def _heads(shown: Shown, at: Cell) -> None:
-    heads(figures.heads(shown.trace, at, shown.terms), lambda head: state.pick(at.site.name, head))
+def _heads(shown: Shown, at: Cell) -> Payload:
+    def payload(shown: Shown, at: Cell) -> bytes:
+        return figures.heads(shown.trace, at, shown.terms)
+
+    heads(payload(shown, at), lambda head: state.pick(at.site.name, head))
+    return payload
 
 
-_VIEWS: dict[str, Callable[[Shown, Cell], None]] = {
+# Each draws its picture and returns how it is made of another weight, if it can be made beside Streamlit.
+_VIEWS: dict[str, Callable[[Shown, Cell], Payload | None]] = {
     "walk": _walk, "matrices": _matrices, "scaling": _scaling, "heads": _heads,
 }  # fmt: skip
 
@@ -114,17 +153,25 @@ def _controls(trace: Trace, at: Cell) -> str:
     return view
 
 
-def _downloads(trace: Trace, at: Cell, view: str) -> None:
-    """The numbers of the picture on the page. Pictures have their own button."""
+def _downloads(now: Callable[[], tuple[Shown, Cell]], at: Cell, view: str) -> None:
+    """The numbers of the picture that stands there `now`. Pictures have their own button."""
+
+    def of(make: Callable[[Trace, Cell], str | bytes]) -> Callable[[], str | bytes]:
+        def made() -> str | bytes:
+            shown, at = now()
+            return make(shown.trace, at)
+
+        return made
+
     head = words.file_name(at.site, at.head)
     name = f"{head}.query{at.query}"
     npz, text = "application/octet-stream", "text/csv"
     offered = {
-        "walk": [("This walk, CSV", lambda: export.walk_csv(trace, at), f"{name}.csv", text),
-                 ("This walk, npz", lambda: export.walk_npz(trace, at), f"{name}.npz", npz)],
-        "matrices": [("The matrices, npz", lambda: export.matrices_npz(at), f"{head}.matrices.npz", npz)],
-        "scaling": [("These numbers, CSV", lambda: export.scaling_csv(trace, at), f"{name}.scaling.csv", text)],
-        "heads": [("The heads, CSV", lambda: export.heads_csv(trace, at), f"{at.site.name}.heads.query{at.query}.csv", text)],
+        "walk": [("This walk, CSV", of(export.walk_csv), f"{name}.csv", text),
+                 ("This walk, npz", of(export.walk_npz), f"{name}.npz", npz)],
+        "matrices": [("The matrices, npz", of(lambda _, at: export.matrices_npz(at)), f"{head}.matrices.npz", npz)],
+        "scaling": [("These numbers, CSV", of(export.scaling_csv), f"{name}.scaling.csv", text)],
+        "heads": [("The heads, CSV", of(export.heads_csv), f"{at.site.name}.heads.query{at.query}.csv", text)],
     }[view]
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, make, file, mime in offered:

@@ -1,5 +1,6 @@
 """Masks: who may see whom, and why? Every mask in layers, one to paint on, and what the model then does."""
 
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
@@ -8,31 +9,33 @@ from streamlit.delta_generator import DeltaGenerator
 import models
 from models.checks import check_site
 from models.interventions import READY_MADE, MaskChange, MaskChanges
+from models.masked_runs import MaskedRun
 from models.masks import PADDING
 from models.scope import Scope
 from models.trace import AttentionSite, Trace
-from viz_app import cache, masks_state, parts, words
+from viz_app import cache, live, masks_state, parts, words
 from viz_app.components.mask_painter import mask_painter
 from viz_app.examples import suited
 from viz_app.figures import masks as figures
 from viz_app.figures import masks_export, masks_text, masks_words
 from viz_app.figures.masks import MaskView
+from viz_app.live import Pictures
 from viz_app.masks_state import SECOND, WHICH
-from viz_app.sidebar import Shown
+from viz_app.shown import Shown
 
-_TASK, _WRITTEN = "masks task", "masks written"
+_TASK = "masks task"
 _READY, _K, _PADDED, _SITE, _HEAD = "masks-ready-{}", "masks-k-{}", "masks-padding-{}", "masks-site", "masks-head"
 
 
-def masks(shown: Shown) -> None:
-    """Draw the page."""
+def masks(shown: Shown) -> Callable[[Shown], Pictures] | None:
+    """Draw the page; returns how its pictures are made of another run."""
     scope, terms = shown.scope, shown.terms
     parts.headline(masks_words.QUESTION, masks_words.ANSWER if shown.trace.attention else "")
     if not shown.trace.attention:
         parts.written(shown.trace, terms, shown.stale)
         with st.container(key="explanation"):
             st.markdown(masks_words.NO_MASK)
-        return
+        return None
     strip = st.container()
     changes = masks_state.changes(shown.trace)
     columns = st.columns([2.2, 1, 1.8, 0.9], gap="small", vertical_alignment="bottom")
@@ -40,23 +43,54 @@ def masks(shown: Shown) -> None:
     texts, which = _batch(scope, *columns[:2], slot)
     unchanged = changes == MaskChanges()
     columns[3].button("Undo all changes", on_click=masks_state.undo, disabled=unchanged, key="masks-undo")
-    own = after = cache.masked_runs(scope, _pairs(shown, texts), MaskChanges(), _drafts(shown, len(texts)))
-    st.session_state[_WRITTEN] = [run.trace.target.ids[1:] for run in own]
-    if not unchanged:
-        again = tuple((run.trace.source.text, run.trace.target) for run in own)
-        after = cache.masked_runs(scope, again, changes)
-    before, after = own[which], after[which]
+    own, changed = _runs(shown, texts, changes)
+    before = own[which]
     if texts:
-        parts.note(slot, masks_words.batch([len(run.trace.source.ids) for run in own]), key="masks")
+        parts.note(slot, _filled(own), key="masks")
     with strip:
         parts.written(before.trace, terms, shown.stale)
     kind, site, head = masks_state.view(before.trace)
     columns = st.columns([2.4, 0.8, 1.5, 1.8, 1], gap="small", vertical_alignment="bottom")
     _mask_controls(kind, figures.kinds(before.trace)[kind], changes.of(kind), *columns[:3])
     _attention_controls(before.trace, kind, site, head, *columns[3:])
-    view = MaskView(before, after, changes, kind, site.name, head, terms)
+
+    def seen(shown: Shown) -> tuple[list[MaskedRun], MaskView]:
+        own, changed = _runs(shown, texts, changes)
+        return own, MaskView(own[which], changed[which], changes, kind, site.name, head, terms)
+
+    def pictures(shown: Shown) -> Pictures:
+        own, view = seen(shown)
+        return {
+            **({"note masks": parts.small_print(_filled(own))} if texts else {}),
+            "written": parts.strip(view.before.trace, terms, shown.stale),
+            "mask_painter": figures.masks(view),
+            "checks": _checked(view),
+        }
+
+    view = MaskView(before, changed[which], changes, kind, site.name, head, terms)
     mask_painter(figures.masks(view), masks_state.paint, masks_state.show_kind)
-    _below(view, scope)
+    desk = live.desk()
+    _below(view, lambda: seen(desk.shown)[1], scope)
+    return pictures
+
+
+def _runs(shown: Shown, texts: list[str], changes: MaskChanges) -> tuple[list[MaskedRun], list[MaskedRun]]:
+    """The batch of both texts under the model's own masks and under the changed ones; one run if nothing is changed."""
+    trace, scope = shown.trace, shown.scope
+    pairs = (trace.source.text, trace.target.text if trace.teacher_forced else None), *((text, None) for text in texts)
+    drafts = trace.target.ids[1:], *(cache.written(scope, text) for text in texts)
+    own = cache.masked_runs(scope, pairs, MaskChanges(), drafts)
+    if changes == MaskChanges():
+        return own, own
+    return own, cache.masked_runs(scope, tuple((run.trace.source.text, run.trace.target) for run in own), changes)
+
+
+def _filled(own: list[MaskedRun]) -> str:
+    return masks_words.batch([len(run.trace.source.ids) for run in own])
+
+
+def _checked(view: MaskView) -> dict:
+    return parts.checked([*check_site(view.sites[1]), *figures.checks(view)])
 
 
 def _batch(scope: Scope, left: DeltaGenerator, right: DeltaGenerator, slot: DeltaGenerator) -> tuple[list[str], int]:
@@ -92,18 +126,6 @@ def _unreadable(scope: Scope, text: str) -> str:
     except models.InputError as error:
         return f"{str(error).replace('the source', 'This sentence')}."
     return ""
-
-
-def _pairs(shown: Shown, texts: list[str]) -> tuple[tuple[str, str | None], ...]:
-    trace = shown.trace
-    return (trace.source.text, trace.target.text if trace.teacher_forced else None), *((text, None) for text in texts)
-
-
-def _drafts(shown: Shown, n_more: int) -> tuple[tuple[int, ...], ...]:
-    """What the model will write for each text of the batch: for the first it is known, for the second most likely what
-    it wrote last."""
-    last = st.session_state.get(_WRITTEN, [])
-    return (shown.trace.target.ids[1:], *[tuple(last[-1]) if len(last) > 1 else ()] * n_more)
 
 
 def _mask_controls(
@@ -142,16 +164,16 @@ def _attention_controls(
     right.selectbox("Head", range(1, site.n_heads + 1), key=_HEAD, on_change=picked)
 
 
-def _below(view: MaskView, scope: Scope) -> None:
+def _below(view: MaskView, now: Callable[[], MaskView], scope: Scope) -> None:
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         st.markdown(masks_words.rules(view.sites[1]))
-        _downloads(view)
+        _downloads(view, now)
     with right:
-        parts.checks_panel([*check_site(view.sites[1]), *figures.checks(view)], words.trained(scope.training))
+        parts.checks_panel(_checked(view), words.trained(scope.training))
 
 
-def _downloads(view: MaskView) -> None:
+def _downloads(view: MaskView, now: Callable[[], MaskView]) -> None:
     name = words.file_name(view.sites[1], view.head)
     files = {
         "Masks and head, SVG": (masks_export.masks_svg, f"{name}.masks.svg", "image/svg+xml"),
@@ -161,5 +183,8 @@ def _downloads(view: MaskView) -> None:
     }
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, (make, file_name, mime) in files.items():
-            parts.download(label, partial(make, view), file_name, mime)
+            parts.download(label, partial(_made, make, now), file_name, mime)
 
+
+def _made(make: Callable[[MaskView], str | bytes], now: Callable[[], MaskView]) -> str | bytes:
+    return make(now())

@@ -6,7 +6,7 @@ from models.fixed_vector import check_fixed_vector
 from viz_app import parts, words
 from viz_app.figures import states
 from viz_app.figures.look import look
-from viz_app.sidebar import Shown
+from viz_app.shown import Shown
 
 
 def no_attention(shown: Shown) -> None:
@@ -22,4 +22,4 @@ def no_attention(shown: Shown) -> None:
             parts.download("The states, CSV", lambda: states.states_csv(trace), "encoder-states.csv", "text/csv")
             parts.download("All states, npz", lambda: states.states_npz(trace), "states.npz")
     with checked:
-        parts.checks_panel(check_fixed_vector(shown.scope.model, trace), words.trained(shown.scope.training))
+        parts.checks_panel(parts.checked(check_fixed_vector(shown.scope.model, trace)), words.trained(shown.scope.training))

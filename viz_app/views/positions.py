@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from viz_app import parts
-from viz_app.sidebar import Shown
+from viz_app.shown import Shown
 from viz_app.views.positions_live import added, shuffle
 from viz_app.views.positions_tables import curves, maps, misprints
 

@@ -19,7 +19,7 @@ from viz_app.figures import positions_shuffle as draw_shuffle
 from viz_app.figures import positions_words as say
 from viz_app.figures.labels import labels
 from viz_app.figures.look import look
-from viz_app.sidebar import Shown
+from viz_app.shown import Shown
 
 _FIRST = "encoder.layers.0.self_attn"
 
@@ -56,7 +56,7 @@ def shuffle(shown: Shown) -> None:
         with st.container(horizontal=True, gap="small", key="downloads"):
             parts.download("The changes, CSV", lambda: files.shuffle_csv(tokens, positioned, bare), "shuffle.csv", "text/csv")
         last = list(encoder_stages(scope.model, trace.activations).values())[-1][0]
-        parts.checks_panel(claims.shuffled(positioned, bare, last), words.trained(scope.training))
+        parts.checks_panel(parts.checked(claims.shuffled(positioned, bare, last)), words.trained(scope.training))
 
 
 def _shuffle_recurrent(shown: Shown, order: tuple[int, ...], writing: bool) -> None:
@@ -78,7 +78,7 @@ def _shuffle_recurrent(shown: Shown, order: tuple[int, ...], writing: bool) -> N
             _writes(scope, trace.source.ids, order, {"the model": scope.model})
         with st.container(horizontal=True, gap="small", key="downloads"):
             parts.download("The changes, CSV", lambda: files.states_csv(tokens, test), "shuffle.csv", "text/csv")
-        parts.checks_panel(claims.recurrent(test, recorded), words.trained(scope.training))
+        parts.checks_panel(parts.checked(claims.recurrent(test, recorded)), words.trained(scope.training))
 
 
 def _order_controls() -> tuple[str, int, bool]:
@@ -145,7 +145,7 @@ def added(shown: Shown) -> None:
         checks = claims.adding(both, x + p)
         if config.positions != "none" and getattr(config, "norm", "post") == "post":     # under pre-LN, W_Q reads LayerNorm(x + p)
             checks.append(claims.queries(both, bias, site.q[0]))
-        parts.checks_panel(checks, words.trained(shown.scope.training))
+        parts.checks_panel(parts.checked(checks), words.trained(shown.scope.training))
 
 
 def _vectors(shown: Shown) -> tuple[Tensor, Tensor]:

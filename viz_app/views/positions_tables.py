@@ -18,7 +18,7 @@ from viz_app.figures import positions_claims as claims
 from viz_app.figures import positions_files as files
 from viz_app.figures import positions_words as say
 from viz_app.figures.look import look
-from viz_app.sidebar import Shown
+from viz_app.shown import Shown
 
 SIZES = [2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512]     # of d_model
 FIRST_DIMS = [0, 1, 8, 16, 24]
@@ -106,7 +106,7 @@ def misprints(shown: Shown) -> None:
         parts.download("These numbers, CSV", lambda: files.measures_csv(measures), "formulas.csv", "text/csv")
         parts.download("Tables and rotations, npz", lambda: files.measures_npz(measures), "formulas.npz")
     with right:
-        parts.checks_panel(claims.formulas(measures), "")
+        parts.checks_panel(parts.checked(claims.formulas(measures)), "")
 
 
 def _said(m: FormulaMeasures) -> None:
@@ -193,7 +193,7 @@ def _foot(shown: Shown, picked: Picked) -> None:
             )
         st.caption(say.PICTURES)
     with right:
-        parts.checks_panel(_checks(shown, picked), words.trained(shown.scope.training))
+        parts.checks_panel(parts.checked(_checks(shown, picked)), words.trained(shown.scope.training))
 
 
 def _checks(shown: Shown, picked: Picked) -> list[Check]:

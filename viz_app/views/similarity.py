@@ -8,10 +8,12 @@ from models.seq2seq import Seq2Seq
 from models.similarity import KINDS
 from models.trace import AttentionSite, Trace
 from viz_app import cache, parts, state, words
-from viz_app.sidebar import Shown
+from viz_app.components.plain import plain
+from viz_app.live import Pictures
+from viz_app.shown import Shown
 
 SIMILARITY = "similarity"
-_WIDGET = "similarity-choice"
+_WIDGET, _NOTE = "similarity-choice", "note swapped"
 
 
 def other(shown: Shown) -> str:
@@ -22,10 +24,10 @@ def other(shown: Shown) -> str:
     return kept
 
 
-def choose(shown: Shown) -> Shown:
-    """Draw the choice; returns the run under the similarity chosen, of the same source and target. An RNN has none to choose."""
+def choose(shown: Shown) -> str:
+    """Draw the choice; returns what `other` does. An RNN has none to choose."""
     if isinstance(shown.scope.model, Seq2Seq):
-        return shown
+        return ""
     own = shown.scope.config.similarity
     st.session_state[_WIDGET] = other(shown) or own
 
@@ -39,16 +41,28 @@ def choose(shown: Shown) -> Shown:
         help="How query and key are compared. Any but the model's own runs the same weights as they were never trained.",
     )
     name = other(shown)
-    if not name:
-        return shown
-    st.badge("not trained so", icon=":material/warning:", color="orange")
-    return replace(shown, trace=cache.swapped_trace(shown.scope, name, shown.trace))
+    if name:
+        st.badge("not trained so", icon=":material/warning:", color="orange")
+    return name
 
 
-def say(shown: Shown, then: Shown, site: AttentionSite, head: int) -> None:
+def under(shown: Shown, name: str) -> Shown:
+    """The same source and target under the similarity of this name, "" for the model's own."""
+    return replace(shown, trace=cache.swapped_trace(shown.scope, name, shown.trace)) if name else shown
+
+
+def said(own: Shown, then: Shown, site: str, head: int, name: str) -> Pictures:
     """What the exchange has done to this head and to what the model says; nothing if there was none."""
-    if name := other(shown):
-        parts.note(st.empty(), swapped(shown.trace, then.trace, site, head, name, shown.scope.config.similarity), key="swapped")
+    if not name:
+        return {}
+    text = swapped(own.trace, then.trace, then.trace.attention[site], head, name, own.scope.config.similarity)
+    return {_NOTE: parts.small_print(text)}
+
+
+def say(drawn: Pictures) -> None:
+    """Draw what `said` has put among the pictures."""
+    if _NOTE in drawn:
+        plain(drawn[_NOTE], key=_NOTE)
 
 
 def swapped(own: Trace, then: Trace, site: AttentionSite, head: int, name: str, trained: str) -> str:

@@ -46,7 +46,7 @@ class Beam {
   }
 }
 
-export default function ({ data, parentElement, setTriggerValue }) {
+function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".beam");
   const view = (root.view ??= new Beam(root));
   view.pick = (choice) => setTriggerValue("node", choice);

@@ -39,7 +39,7 @@ function fill(root, picture, theme, tell) {
   Object.assign(root.dataset, { query: picture.query, key: picture.key, painted: (Number(root.dataset.painted) || 0) + 1 });
 }
 
-export default function ({ data, parentElement, setTriggerValue }) {
+function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".choice");
   fill(root, unpack(data), themeOf(root), (cell) => setTriggerValue("pick", cell));
 }

@@ -5,7 +5,13 @@ const HEAD_COLOURS = [
 ];
 const headColour = (head) => HEAD_COLOURS[head % HEAD_COLOURS.length];
 
+// The colours of the page around an element.
 function themeOf(element) {
+  if (!themes.has(element)) themes.set(element, readTheme(element));
+  return themes.get(element);
+}
+
+function readTheme(element) {
   const style = getComputedStyle(element);
   const read = (name, otherwise) => rgb(style.getPropertyValue(name).trim() || otherwise);
   const background = read("--st-background-color", "#ffffff");

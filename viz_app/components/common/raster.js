@@ -31,12 +31,13 @@ function spans(cells, pixels) {
 
 const pack32 = ([r, g, b]) => ((255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r)) >>> 0;
 
-// Gives a canvas its size in CSS pixels and returns [context, device pixels per CSS pixel].
+// Gives a canvas its size in CSS pixels, empties it and returns [context, device pixels per CSS pixel].
 function sized(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
+  const ratio = window.devicePixelRatio || 1, context = canvas.getContext("2d");
+  const [wide, tall] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width === wide && canvas.height === tall) context.reset();      // costs less than new memory of the same size
+  else Object.assign(canvas, { width: wide, height: tall });
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
-  return [canvas.getContext("2d"), ratio];
+  return [context, ratio];
 }

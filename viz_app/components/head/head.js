@@ -27,15 +27,20 @@ class Head {
     this.root.querySelector(".chip").style.background = headColour(picture.head);
     this.hovered = null;
     this.tip.hidden = true;
-    this.width = 0;
-    this.layout();
+    this.draw(this.width || this.root.clientWidth);
     const { site, head, rows, cols } = picture;
     Object.assign(this.root.dataset, { site, head, rows, cols, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }
 
+  // Again, if there is another width for it.
   layout() {
     const width = this.root.clientWidth;
-    if (!this.picture || !width || width === this.width) return;
+    if (this.picture && width && width !== this.width) this.draw(width);
+  }
+
+  draw(width) {
+    if (!width) return;
+    if (width !== this.width) for (const part of [this.map, this.lines]) part.measure();
     this.width = width;
     this.map.show(this.picture, this.theme);
     Object.assign(this.map.cells.dataset, { ...AXIS, wide: this.map.wide, tall: this.map.tall });     // where the cells are
@@ -120,7 +125,7 @@ class Head {
   }
 }
 
-export default function ({ data, parentElement, setTriggerValue }) {
+function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".head");
   const view = (root.view ??= new Head(root));
   view.send = (lock) => setTriggerValue("lock", lock);

@@ -13,11 +13,13 @@ class Heatmap {
     this.cells.onclick = (event) => on.click(this.at(event));
   }
 
+  measure() {
+    Object.assign(this, { width: this.stage.clientWidth, height: this.stage.clientHeight });
+  }
+
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     const { rows, cols } = picture;
-    this.width = this.stage.clientWidth;
-    this.height = this.stage.clientHeight;
     const roomX = this.width - AXIS.left - AXIS.right, roomY = this.height - AXIS.top - AXIS.bottom;
     const side = Math.min(LARGEST_CELL, roomX / cols, roomY / rows), least = Math.max(side, 18);
     this.wide = Math.min(least, roomX / cols);

@@ -10,8 +10,12 @@ class Lines {
     this.on = on;
   }
 
+  measure() {
+    Object.assign(this, { width: this.stage.clientWidth, height: this.stage.clientHeight });
+  }
+
   show(picture, theme) {
-    Object.assign(this, { picture, theme, width: this.stage.clientWidth, height: this.stage.clientHeight });
+    Object.assign(this, { picture, theme });
     this.svg.replaceChildren();
     const pitch = (tokens) => Math.min(24, (this.height - LINE_TOP - 10) / tokens);
     this.pitch = { query: pitch(picture.rows), key: pitch(picture.cols) };

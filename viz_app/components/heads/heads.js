@@ -70,7 +70,7 @@ class Heads {
   }
 }
 
-export default function ({ data, parentElement, setTriggerValue }) {
+function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".heads");
   const view = (root.view ??= new Heads(root));
   view.tell = (news) => setTriggerValue("pick", news);

@@ -240,7 +240,7 @@ function wrapped(text, room, measure) {
   return lines;
 }
 
-export default function ({ data, parentElement }) {
+function mount({ data, parentElement }) {
   const root = parentElement.querySelector(".maps");
   const view = (root.view ??= new Maps(root));
   view.show(unpack(data), themeOf(root));

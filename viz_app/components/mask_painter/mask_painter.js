@@ -88,7 +88,7 @@ class Masks {
   }
 }
 
-export default function ({ data, parentElement, setTriggerValue }) {
+function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".masks");
   const view = (root.view ??= new Masks(root));
   view.sendPaint = (stroke) => setTriggerValue("paint", stroke);

@@ -162,7 +162,7 @@ class Matrices {
   }
 }
 
-export default function ({ data, parentElement, setTriggerValue }) {
+function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".matrices");
   const view = (root.view ??= new Matrices(root));
   view.tell = (cell) => setTriggerValue("pick", cell);

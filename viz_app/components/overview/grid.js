@@ -16,10 +16,23 @@ class Grid {
   show(block, codes, theme, width, height) {
     this.block = block;
     this.codes = codes.subarray(block.offset, block.offset + block.layers.length * block.heads * block.rows * block.cols);
-    this.heading.textContent = block.title;
-    this.subtitle.textContent = block.subtitle;
     this.side = Math.max(12, Math.min(LARGEST, height, Math.floor((width - SIDE_ROOM) / block.heads)) - GAP);
-    this.paint(theme);
+    const frame = JSON.stringify([window.devicePixelRatio, this.side, block.title, block.subtitle, block.sites, block.layers, block.heads]);
+    if (frame !== this.frame || theme !== this.theme) this.lay(theme);
+    Object.assign(this, { frame, theme });
+    this.paint();
+  }
+
+  // What stays while one types: the empty canvas, the numbers along it, the words and the buttons.
+  lay(theme) {
+    const { title, subtitle, layers, heads } = this.block;
+    this.heading.textContent = title;
+    this.subtitle.textContent = subtitle;
+    const [context, ratio] = sized(this.canvas, ...this.corner(layers.length, heads));
+    context.fillStyle = theme.background;
+    context.fillRect(0, 0, this.canvas.width, this.canvas.height);
+    context.scale(ratio, ratio);
+    this.number(context, theme);
     this.placeButtons();
   }
 
@@ -34,25 +47,19 @@ class Grid {
     return [SIDE_ROOM + head * (this.side + GAP), TOP_ROOM + layer * (this.side + GAP)];
   }
 
-  paint(theme) {
-    const { heads, layers, rows, cols } = this.block;
-    const [width, height] = this.corner(layers.length, heads);
-    const [context, ratio] = sized(this.canvas, width, height);
-    context.fillStyle = theme.background;
-    context.fillRect(0, 0, this.canvas.width, this.canvas.height);
-    const side = Math.round(this.side * ratio);
+  paint() {
+    const { heads, layers, rows, cols } = this.block, ratio = window.devicePixelRatio || 1;
+    const context = this.canvas.getContext("2d"), side = Math.round(this.side * ratio);
     layers.forEach((_, l) => {
       for (let h = 0; h < heads; h++) {
         const [x, y] = this.corner(l, h).map((v) => Math.round(v * ratio));
-        paintCodes(context, this.head(l, h), rows, cols, x, y, side, side, theme, Math.round(4 * ratio));
+        paintCodes(context, this.head(l, h), rows, cols, x, y, side, side, this.theme, Math.round(4 * ratio));
       }
     });
-    this.number(context, ratio, theme);
   }
 
   // Heads along the top, each with its colour, and layers down the side.
-  number(context, ratio, theme) {
-    context.scale(ratio, ratio);
+  number(context, theme) {
     context.font = `10px ${theme.font}`;
     context.textBaseline = "middle";
     context.textAlign = "center";
@@ -96,9 +103,10 @@ class Grid {
 
   mark(chosen) {
     for (const button of this.buttons) {
-      const pressed = button.dataset.site === chosen.site && Number(button.dataset.head) === chosen.head;
+      const pressed = String(button.dataset.site === chosen.site && Number(button.dataset.head) === chosen.head);
+      if (pressed === button.getAttribute("aria-pressed")) continue;
       button.setAttribute("aria-pressed", pressed);
-      button.tabIndex = pressed ? 0 : -1;
+      button.tabIndex = pressed === "true" ? 0 : -1;
     }
   }
 

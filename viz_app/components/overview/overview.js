@@ -16,18 +16,28 @@ class Overview {
     const { chosen } = picture;
     if (this.waiting && this.waiting.site === chosen.site && this.waiting.head === chosen.head) this.waiting = null;
     this.chosen = this.waiting ?? chosen;      // a choice on its way to Python is not taken back by an older answer
+    if (this.explained !== theme) this.explain(theme);
+    while (this.grids.length > picture.blocks.length) this.grids.pop().remove();
+    while (this.grids.length < picture.blocks.length) this.grids.push(new Grid(this.root.querySelector(".blocks"), this));
+    this.draw(this.width || this.root.clientWidth);
+  }
+
+  // The key to the colours.
+  explain(theme) {
+    this.explained = theme;
     const hatch = css(theme.hatch);
     this.root.querySelector(".bar").style.background = `linear-gradient(to right, ${theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)})`;
     this.root.querySelector(".hatch").style.background = `repeating-linear-gradient(135deg, ${hatch} 0 1px, ${theme.background} 1px 3px)`;
-    while (this.grids.length > picture.blocks.length) this.grids.pop().remove();
-    while (this.grids.length < picture.blocks.length) this.grids.push(new Grid(this.root.querySelector(".blocks"), this));
-    this.width = 0;
-    this.layout();
   }
 
+  // Again, if there is another width for it.
   layout() {
     const width = this.root.clientWidth;
-    if (!this.picture || !width || width === this.width) return;
+    if (this.picture && width && width !== this.width) this.draw(width);
+  }
+
+  draw(width) {
+    if (!width) return;
     this.width = width;
     const columns = Math.max(1, Math.min(this.grids.length, Math.floor((width + 20) / 250)));
     const room = (width - 20 * (columns - 1)) / columns;
@@ -125,7 +135,7 @@ class Overview {
   }
 }
 
-export default function ({ data, parentElement, setTriggerValue }) {
+function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".overview");
   const view = (root.view ??= new Overview(root));
   view.send = (choice) => setTriggerValue("pick", choice);

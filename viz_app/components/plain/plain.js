@@ -1,5 +1,5 @@
 // Text that came from outside, as text: every row is set with textContent, so no markup in it can mean anything.
-export default function ({ data, parentElement }) {
+function mount({ data, parentElement }) {
   const box = parentElement.querySelector(".plain");
   box.className = `plain ${data.look}`;
   if (data.look.includes("bad")) box.setAttribute("role", "alert");

@@ -123,7 +123,7 @@ class Stepper {
   }
 }
 
-export default function ({ data, parentElement, setTriggerValue }) {
+function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".stepper");
   const view = (root.view ??= new Stepper(root));
   view.report = (step) => setTriggerValue("step", { position: step });

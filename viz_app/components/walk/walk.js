@@ -198,7 +198,7 @@ class Walk {
 
 const brief4 = (value) => (value === -Infinity ? "−∞" : value.toFixed(4).replace("-", "−"));
 
-export default function ({ data, parentElement, setTriggerValue }) {
+function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".walk");
   const view = (root.view ??= new Walk(root));
   view.tell = (news) => setTriggerValue("news", news);

@@ -1,0 +1,230 @@
+"""Live while typing: the socket's pictures are those of Streamlit's rerun, all of them, and never older ones after newer."""
+
+import asyncio
+import json
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import pytest
+from app_parts import component, said
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+import viz_app
+from models import Scope
+from viz_app import live
+from viz_app.components import stamped
+from viz_app.figures.payload import unpack
+from viz_app.live import Desk
+
+APP = Path(viz_app.__file__).with_name("app.py")
+BEFORE, AFTER = "Tuesday, 22 October 2024", "3 May 1999"
+VIEWS = [
+    ("", ""), ("", "growth=true&growth-step=32"), ("", "similarity=cosine&site=decoder.layers.0.self_attn"), ("", "lock=q40"),
+    ("", "checkpoint=dates-bahdanau"), ("", "checkpoint=dates-self-attn"),
+    ("inside", ""), ("inside", "inside-view=matrices&inside-convention=columns"), ("inside", "inside-view=heads&lock=q2"),
+    ("inside", "similarity=additive"), ("inside", "checkpoint=dates-bahdanau"),
+    ("masks", "mask=cross"), ("masks", "decoder-mask=f5.0-4_a0.2&masks-shown=second"), ("masks", "masks-second="),
+    ("decoding", "step=4"), ("decoding", "decoding-how=sampling&decoding-seed=3&heads=mean"),
+    ("decoding", "checkpoint=dates-bahdanau"),
+]  # fmt: skip
+NOT_LIVE = [
+    ("positions", ""), ("from-rnn", ""), ("inside", "inside-view=scaling"), ("decoding", "decoding-how=beam"),
+    ("decoding", "force=2:12"), ("", "checkpoint=dates-rnn"),
+]  # fmt: skip
+
+
+def opened(address: str, query: str) -> AppTest:
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    if address:
+        app._page_hash = calc_hash(address)
+    for name, value in {"checkpoint": "dates", "source": BEFORE, **dict(parse_qsl(query, keep_blank_values=True))}.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def parts(app: AppTest) -> dict[str, bytes | dict]:
+    """What each component shows, by its key."""
+    found = {}
+    for proto in (element.proto for element in app.get("bidi_component")):
+        data = proto.bytes or json.loads(proto.json)
+        if isinstance(data, dict):
+            found[data["key"]] = {name: value for name, value in data.items() if name not in ("key", "edition")}
+        else:
+            length = int.from_bytes(data[-8:-4], "little")
+            found[data[-8 - length : -8].decode()] = data[: -8 - length]
+    return found
+
+
+def answer(desk: Desk, source: str, target: str = "") -> dict[str, bytes | dict]:
+    header, arrays = unpack(desk.edit(source, target))
+    return {**header["said"], **{key: array.tobytes() for key, array in arrays.items()}}
+
+
+def rest(app: AppTest) -> list[str]:
+    """What stands on the page beside components."""
+    shown = [*app.markdown, *app.caption]
+    charts = [part.proto.SerializeToString() for kind in ("html", "plotly_chart", "vega_lite_chart") for part in app.get(kind)]
+    return [part.value for part in shown] + charts + [(button.label, button.disabled) for button in app.button]
+
+
+@pytest.mark.parametrize(("address", "query"), VIEWS)
+@pytest.mark.parametrize("typed", [(AFTER, ""), (AFTER, "1999"), (BEFORE, "20")])
+def test_the_answer_is_what_the_rerun_shows_and_all_of_it(address: str, query: str, typed: tuple[str, str]) -> None:
+    app = opened(address, query)
+    before, beside = parts(app), rest(app)
+    message = answer(app.session_state["desk"], *typed)
+    for name, text in zip(("source", "target"), typed, strict=True):
+        app.text_input(key=name).set_value(text)
+    app.run()
+    assert not app.exception
+    after = parts(app)
+    assert message == {key: after[key] for key in message}
+    changed = {key for key in after if after[key] != before.get(key)}
+    assert changed <= set(message)
+    assert changed
+    if not typed[1]:        # with a target its button says something else
+        assert rest(app) == beside
+
+
+@pytest.mark.parametrize(("address", "query"), NOT_LIVE)
+def test_what_streamlit_draws_itself_is_left_to_its_reruns(address: str, query: str) -> None:
+    app = opened(address, query)
+    assert app.session_state["desk"].edit(AFTER, "") is None
+
+
+@pytest.mark.parametrize("text", ["", "   ", "x" * 20_000, "1 " * 40])
+def test_a_text_that_cannot_be_run_is_named_and_the_picture_stays(text: str) -> None:
+    app = opened("", "")
+    before = parts(app)
+    message = answer(app.session_state["desk"], text)
+    assert message["note source"]["look"] == "note bad"
+    assert dict(message["written"]["rows"])["stale"] != ""
+    assert message["head"] == before["head"]
+    again = answer(app.session_state["desk"], BEFORE)
+    assert again == {key: before[key] for key in again}
+
+
+def test_the_box_waits_for_a_rest_only_where_the_socket_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened("", "")
+    app.run()
+    assert app.text_input(key="source").proto.live_debounce_ms == 0
+    monkeypatch.setattr(live, "_served", live.threading.Event())
+    live.routes()
+    app.run()
+    assert app.text_input(key="source").proto.live_debounce_ms == 1500
+    assert json.loads(component(app, "live").json)["open"] is True
+    app.selectbox(key="checkpoint").set_value("dates-rnn").run()      # it has no attention to show
+    assert app.text_input(key="source").proto.live_debounce_ms == 0
+
+
+def test_the_models_text_is_taken_over_as_it_stands_when_the_button_is_clicked() -> None:
+    app = opened("", "")
+    answer(app.session_state["desk"], AFTER)
+    app.text_input(key="source").set_value(AFTER)       # leaving the box and clicking may come in one rerun
+    app.button(key="edit").click().run()
+    assert app.text_input(key="target").value == "1999-05-03"
+
+
+# --- the numbers of the edits
+
+
+class Numbers:
+    """A desk whose answers are only numbered."""
+
+    def __init__(self) -> None:
+        self.desk = Desk()
+        self.desk.answer = lambda source, target: {"text": {"source": source}}
+
+    def typed(self, text: str) -> int:
+        return unpack(self.desk.edit(text, ""))[0]["edition"]
+
+    def drawn(self, text: str) -> int:
+        self.desk.redraw(text, "")
+        return self.desk.edition
+
+
+def test_a_rerun_has_the_number_of_the_edit_it_draws() -> None:
+    numbers = Numbers()
+    first = numbers.drawn("a")
+    assert first < numbers.typed("ab") < numbers.typed("abc")
+    late = numbers.drawn("ab")
+    assert numbers.typed("abcd") > numbers.drawn("abc") > late      # each an edit behind
+
+
+def test_a_text_typed_again_is_a_new_edit() -> None:
+    numbers = Numbers()
+    numbers.drawn("a")
+    longer = numbers.typed("ab")
+    again = numbers.typed("a")
+    assert again > longer
+    assert numbers.drawn("a") == again
+
+
+def test_a_text_put_there_is_newer_than_all_that_was_typed() -> None:
+    numbers = Numbers()
+    typed = [numbers.typed(text) for text in ("a", "ab", "abc")]
+    assert numbers.drawn("abc") == typed[-1]
+    assert numbers.drawn("ab") > typed[-1]          # an example that had been typed on the way
+    assert numbers.typed("x") > numbers.desk.edition
+
+
+def test_a_stamp_says_whose_and_which() -> None:
+    assert stamped({"rows": []}, "note", 7) == {"rows": [], "key": "note", "edition": 7}
+    assert stamped(b"abc", "é", 258) == b"abc" + "é".encode() + b"\2\0\0\0" + b"\2\1\0\0"
+
+
+# --- several at once
+
+
+def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    apps = [opened("", "site=encoder.layers.0.self_attn") for _ in range(4)]
+    desks = [app.session_state["desk"] for app in apps]
+    texts = ["1 June 2001", "2 July 2002", "", "3 August 2003"]
+    batches = []
+    run_each = Scope.run_each
+    monkeypatch.setattr(Scope, "run_each", lambda self, pairs, *more: batches.append(len(pairs)) or run_each(self, pairs, *more))
+    queue = live._Queue()
+
+    async def ask() -> list[bytes]:
+        return await asyncio.gather(*(queue.answer(desk, (text, "")) for desk, text in zip(desks, texts, strict=True)))
+
+    answers = asyncio.run(ask())
+    assert batches[0] == 3 or batches == [1, 2]     # the first may have been alone
+    for text, message in zip(texts, answers, strict=True):
+        rows = dict(unpack(message)[0]["said"]["written"]["rows"])
+        assert rows["source"] == (text or BEFORE)
+        assert bool(rows["stale"]) == (not text)
+        if text:
+            assert rows["output"] == f"200{text[0]}-0{5 + int(text[0])}-0{text[0]}"
+
+
+def test_an_answer_that_fails_leaves_the_others_theirs() -> None:
+    broken, whole = Numbers().desk, Numbers().desk
+    broken.answer = lambda source, target: 1 / 0
+    broken.name = whole.name = "no such checkpoint"
+    queue = live._Queue()
+
+    async def ask() -> list[bytes | None]:
+        return await asyncio.gather(*(queue.answer(desk, ("a", "")) for desk in (broken, whole)))
+
+    nothing, answer = asyncio.run(ask())
+    assert nothing is None
+    assert unpack(answer)[0]["said"] == {"text": {"source": "a"}}
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["", "[]", "null", "{", '{"token": 1, "source": "a", "target": ""}', '{"token": "t", "source": "a"}', "x" * 1_000_001],
+)
+def test_a_message_that_nobody_of_ours_sends_is_not_answered(message: str) -> None:
+    assert live._asked(message) is None
+
+
+def test_said_parts_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened("", "")
+    text = "<script>alert(1)</script>"
+    assert dict(answer(app.session_state["desk"], text)["written"]["rows"])["source"] == text
+    assert said(app, "written")["look"].startswith("written")

@@ -1,0 +1,51 @@
+// Asks for new pictures while someone types in the two text boxes: one question at a time, then for what has been typed
+// since. Without an answer nothing is lost, because Streamlit's rerun follows.
+class Live {
+  constructor() {
+    document.addEventListener("input", (event) => event.target.closest?.(".st-key-source, .st-key-target") && this.ask());
+  }
+
+  follow(session) {
+    Object.assign(this, session);
+    if (this.open) this.connect();
+  }
+
+  connect() {
+    if (this.socket?.readyState <= WebSocket.OPEN) return;
+    this.socket = new WebSocket(new URL(this.path, location.href.replace(/^http/, "ws")));
+    this.socket.binaryType = "arraybuffer";
+    this.socket.onopen = () => this.late && this.ask();
+    this.socket.onmessage = ({ data }) => this.answered(new Uint8Array(data));
+    this.socket.onclose = () => (this.asked = undefined);
+  }
+
+  ask() {
+    if (!this.open || this.asked) return;
+    this.late = this.socket.readyState !== WebSocket.OPEN;
+    if (this.late) return void this.connect();
+    this.asked = typed();
+    this.socket.send(JSON.stringify({ token: this.token, source: this.asked[0], target: this.asked[1] }));
+  }
+
+  answered(message) {
+    const asked = this.asked;
+    this.asked = undefined;
+    if (typed().some((text, i) => text !== asked[i])) this.ask();
+    if (message.length) this.show(unpack(message));
+  }
+
+  show({ edition, said, arrays }) {
+    for (const [key, data] of Object.entries({ ...said, ...arrays })) {
+      const picture = pictures.get(key);
+      if (!picture || picture.edition > edition) continue;
+      Object.assign(picture, { edition, data });
+      picture.show();
+    }
+  }
+}
+
+const typed = () => ["source", "target"].map((name) => document.querySelector(`.st-key-${name} input`)?.value ?? "");
+
+function mount({ data }) {
+  (window.attnscopeLive ??= new Live()).follow(data);
+}
