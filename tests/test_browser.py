@@ -3,15 +3,19 @@
 
 import csv
 import io
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import browser, context, in_url, page, visit
-from playwright.sync_api import Browser, Locator, Page, expect
+from browser import app_address, browser, context, in_url, page, rested, visit
+from playwright.sync_api import Browser, Locator, Page, WebSocket, expect
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 import models
 from models.trace import AttentionSite
+from viz_app.figures.payload import unpack
 
 DATE, OTHER = "24/07/69", "le dimanche 1er mai 1994"
 SITE = "decoder.layers.1.cross_attn"
@@ -70,6 +74,50 @@ def test_typing_changes_the_picture_while_one_types(page: Page, dates: models.Sc
     expect(page.locator(".written .output")).to_have_text(dates.run(typed).output)
     assert_shows(page, dates.run(typed).attention[SITE], 2)
     expect(source(page)).to_be_focused()
+
+
+def test_every_key_is_answered_over_the_socket(page: Page, dates: models.Scope) -> None:
+    sent, received = [], []
+
+    def listen(socket: WebSocket) -> None:
+        if socket.url.endswith("/live"):
+            socket.on("framesent", lambda frame: sent.append(json.loads(frame)))
+            socket.on("framereceived", lambda frame: received.append(frame))
+
+    page.on("websocket", listen)
+    see(page)
+    rested(page)
+    source(page).press("End")
+    for key in "!?":
+        source(page).press(key)
+        expect(page.locator(".written .source")).to_have_text(source(page).input_value())
+    in_url(page, "source", DATE + "!?")     # Streamlit has it, too
+    assert [(asked["source"], asked["target"]) for asked in sent] == [(DATE + "!", ""), (DATE + "!?", "")]
+    header, arrays = unpack(received[-1])
+    assert dict(header["said"]["written"]["rows"])["output"] == dates.run(DATE + "!?").output
+    shown, _ = unpack(arrays["head"].tobytes())
+    assert [label[0] for label in shown["keys"]] == [*DATE, "!", "?", "[end]"]
+
+
+def test_without_the_socket_the_picture_follows_when_typing_rests(page: Page, dates: models.Scope) -> None:
+    page.route_web_socket("**/live", lambda socket: socket.close())
+    see(page)
+    source(page).press("End")
+    source(page).press("!")
+    expect(page.locator(".written .source")).to_have_text(DATE + "!")
+    source(page).press("?")
+    expect(page.locator(".written .source")).to_have_text(DATE + "!?")
+    assert_shows(page, dates.run(DATE + "!?").attention[SITE], 2)
+
+
+def test_the_socket_is_for_the_apps_own_page_and_session() -> None:
+    address = app_address().replace("http", "ws") + "/live"
+    with pytest.raises(InvalidStatus, match="403"):
+        connect(address, origin="http://example.com")
+    with connect(address, origin=app_address()) as socket:
+        for message in ("", "{}", '{"token": "guessed", "source": "a", "target": ""}'):
+            socket.send(message)
+            assert socket.recv() == b""
 
 
 def test_fast_typing_loses_no_letter_and_ends_on_the_last(page: Page, dates: models.Scope) -> None:
@@ -270,6 +318,17 @@ def test_the_csv_holds_the_models_weights(page: Page, dates: models.Scope) -> No
     weights = np.array([row[1:] for row in rows[1:]], np.float32)
     np.testing.assert_allclose(weights, dates.run(DATE).attention[SITE].weights(2).numpy(), atol=1e-6)
     assert saved.value.suggested_filename == f"{SITE}.head2.csv"
+
+
+def test_a_file_is_of_what_was_typed_a_moment_ago(page: Page, dates: models.Scope) -> None:
+    see(page)
+    source(page).fill(OTHER)
+    expect(page.locator(".written .source")).to_have_text(OTHER)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="This head, CSV").click()
+    rows = list(csv.reader(io.StringIO(saved.value.path().read_text("utf-8"))))
+    weights = np.array([row[1:] for row in rows[1:]], np.float32)
+    np.testing.assert_allclose(weights, dates.run(OTHER).attention[SITE].weights(2).numpy(), atol=1e-6)
 
 
 def test_the_npz_holds_all_heads(page: Page, dates: models.Scope) -> None:

@@ -98,6 +98,13 @@ def test_hover_names_every_float32_exactly(page: Page, mount: Callable[..., Show
             assert np.float32(tip.locator(".value").inner_text().removeprefix("weight ")) == weight
 
 
+def test_an_older_picture_never_takes_the_place_of_a_newer_one(page: Page, mount: Callable[..., Show]) -> None:
+    show = mount("head")
+    for edition, title, stands in ((2, "typed", "typed"), (1, "late", "typed"), (2, "same text", "same text"), (3, "new", "new")):
+        show(head_payload(some_weights(), title=title), edition)
+        assert page.locator(".title").inner_text() == stands
+
+
 def test_a_cell_has_the_colour_of_its_weight(page: Page, mount: Callable[..., Show]) -> None:
     weights = np.array([[0.0, 0.25, 0.75], [1.0, 0.5, 0.5]], np.float32)
     mount("head")(head_payload(weights))

@@ -1,9 +1,9 @@
 """From a key pressed to the new picture painted, in a real browser: each page of the app beside a trivial page.
 
-All run with the app's settings, in one Chromium, and take turns key by key, each with a name of its own in the sentence, so
-that no page finds a run that another made. The time is the browser's own: from the input event to the end of the frame in
-which every picture of the page has been drawn anew and the strip above shows the new text; for the trivial page, in which
-the text is echoed. After each key the tokens in the picture are held against the text.
+Both run with the app's settings, in one Chromium, and take turns key by key, without a rest, as one types; each page of the
+app has a name of its own in the sentence, so that it finds no run that another made. The time is the browser's own: from the
+input event to the end of the frame in which every picture of the page has been drawn anew and the strip above shows the new
+text; for the trivial page, in which the text is echoed. After each key the tokens in the picture are held against the text.
 """
 
 import re
@@ -112,25 +112,23 @@ def edit(page: Page, view: View, key: str) -> float:
 
 
 def measure() -> list[Result]:
-    """Two servers, one browser, a key in each page in turn; the first keys warm up."""
-    views = (*VIEWS, TRIVIAL)
-    times: list[list[float]] = [[] for _ in views]
+    """Two servers, one browser, one page of the app after the other; the first keys warm up."""
+    results = []
     with served(APP) as app, served(SCRIPTS / "trivial.py") as trivial, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        pages = [opened(new_page(browser), app if view.pictures else trivial, view) for view in views]
-        texts = [re.findall(r" ?\S", TYPED.format(name)) for name in ("Ann", "Bob", "Joe", "Meg", "Sam", "Tom")]
-        for keys in zip(*texts, strict=True):
-            for key, page, view, milliseconds in zip(keys, pages, views, times, strict=True):
-                milliseconds.append(edit(page, view, key))
+        for view, name in zip(VIEWS, ("Ann", "Bob", "Joe", "Meg", "Sam"), strict=True):
+            pages = [opened(new_page(browser), app, view), opened(new_page(browser), trivial, TRIVIAL)]
+            keys = re.findall(r" ?\S", TYPED.format(name))
+            times = [[edit(page, what, key) for page, what in zip(pages, (view, TRIVIAL), strict=True)] for key in keys]
+            for page in pages:
+                page.close()
+            ours, theirs = zip(*times[WARMING:], strict=True)
+            results.append(Result(
+                f"key to repainted: {view.name} over a trivial page", over(ours, theirs), "≤ 2",
+                f"{median(ours):.0f} against {median(theirs):.0f} ms",
+            ))
         browser.close()
-    *ours, theirs = (row[WARMING:] for row in times)
-    return [
-        Result(
-            f"key to repainted: {view.name} over a trivial page", over(row, theirs), "≤ 2",
-            f"{median(row):.0f} against {median(theirs):.0f} ms",
-        )
-        for view, row in zip(VIEWS, ours, strict=True)
-    ]
+    return results
 
 
 if __name__ == "__main__":
