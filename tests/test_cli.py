@@ -3,13 +3,17 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 import torch
 
+import viz_app
 from models import cli
 from models.cli import main
 from models.tasks.date_formats import examples
@@ -279,6 +283,30 @@ def test_the_app_is_opened_where_there_is_one():
     opened = []
     assert main(["--port", "8999", "--no-browser"], open_app=lambda options: opened.append(options) or 0) == 0
     assert (opened[0].port, opened[0].no_browser, opened[0].device) == (8999, True, None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="stands in for xdg-open")
+def test_the_first_start_on_a_machine_asks_nothing_and_opens_a_browser(tmp_path):
+    opener, opened = tmp_path / "xdg-open", tmp_path / "opened"
+    opener.write_text(f'#!/bin/sh\necho "$1" > {opened}.part && mv {opened}.part {opened}\n')
+    opener.chmod(0o755)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    packages = str(Path(viz_app.__path__[0]).parent)
+    fresh = {**os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": packages}
+    command = [sys.executable, "-m", "viz_app.command", "--port", str(port)]
+    app = subprocess.Popen(command, cwd=tmp_path, env=fresh, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        while not opened.exists():
+            assert app.poll() is None
+            time.sleep(0.1)
+        assert opened.read_text().strip() == f"http://localhost:{port}"
+        with urllib.request.urlopen(f"http://localhost:{port}", timeout=60) as page:
+            assert page.status == 200
+    finally:
+        app.terminate()
+        app.wait(20)
 
 
 def test_every_setting_of_a_run_is_a_flag(capsys):
