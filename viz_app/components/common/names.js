@@ -13,10 +13,12 @@ function nameTokens(context, queries, keys, { left, top, wide, tall, theme, larg
     context.fillText(fit(label[0], left - 22, measure), left - 6, top + (q + 0.5) * tall);
   });
   context.font = `${size(wide)}px ${theme.font}`;
-  const flat = keys.every((label) => measure(label[0]) < wide - 4);
+  const flat = keys.every((label) => measure(label[0]) < wide - 4), across = flat ? wide : wide * Math.SQRT1_2;    // from line to line
+  const letters = flat ? size(wide) : Math.max(9, Math.min(size(wide), across)), each = Math.ceil((letters - 0.5) / across);
+  context.font = `${letters}px ${theme.font}`;
   context.textAlign = flat ? "center" : "left";
   keys.forEach((label, k) => {
-    if (k % every(wide)) return;
+    if (k % each) return;
     ink(label);
     context.save();
     context.translate(left + (k + 0.5) * wide, top - (flat ? 9 : 5));
