@@ -27,9 +27,11 @@ VIEWS = [
     ("masks", "mask=cross"), ("masks", "decoder-mask=f5.0-4_a0.2&masks-shown=second"), ("masks", "masks-second="),
     ("decoding", "step=4"), ("decoding", "decoding-how=sampling&decoding-seed=3&heads=mean"),
     ("decoding", "checkpoint=dates-bahdanau"),
+    ("positions", "positions-order=reversed"), ("positions", "checkpoint=dates-rnn"),
 ]  # fmt: skip
 NOT_LIVE = [
-    ("positions", ""), ("from-rnn", ""), ("inside", "inside-view=scaling"), ("decoding", "decoding-how=beam"),
+    ("positions", "positions-section=Curves"), ("positions", "positions-write=true"), ("from-rnn", ""),
+    ("inside", "inside-view=scaling"), ("decoding", "decoding-how=beam"),
     ("decoding", "force=2:12"), ("", "checkpoint=dates-rnn"),
 ]  # fmt: skip
 

@@ -1,11 +1,13 @@
 # ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The Positions page in a real browser: a formula is picked, tokens are reordered, and the numbers are those of `models`."""
 
+import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from browser import browser, context, in_url, page, rested, visit
+from browser import PATIENCE, browser, context, in_url, page, rested, visit
 from playwright.sync_api import Page, expect
 from small import Reversal, random_model
 
@@ -54,6 +56,18 @@ def cells(page: Page, key: str, wanted: np.ndarray) -> np.ndarray:
     return np.array(page.evaluate(CELLS, key))
 
 
+def moved(page: Page, name: str, wanted: np.ndarray) -> np.ndarray:
+    """The cells of a map of the shuffle test, as soon as they are near the wanted ones."""
+    rects = page.locator(f".shuffle rect[data-map={name}]")
+    end = time.monotonic() + PATIENCE / 1000
+    while True:
+        found = np.array(rects.evaluate_all("all => all.map((e) => Number(e.dataset.value))"))
+        if found.size == wanted.size and np.allclose(found.reshape(wanted.shape), wanted, atol=1e-3):
+            return found.reshape(wanted.shape)
+        assert time.monotonic() < end, (found, wanted)
+        page.wait_for_timeout(50)
+
+
 def test_picking_a_formula_draws_it(page, checkpoint):
     opened(page, checkpoint, section="Map", d_model="16", length="40")
     for formula in ("2^i", "sin-sin", "paper"):
@@ -86,12 +100,23 @@ def test_reordering_the_tokens_is_the_shuffle_test(page, checkpoint):
         page.get_by_text(how, exact=True).click()
         order = new_order(len(ids), how, 0)
         positioned = shuffle_test(scope.model, ids, order)
-        drawn = cells(page, "positions-with", positioned.change.T.numpy())
+        drawn = moved(page, "map0", positioned.change.T.numpy())
         np.testing.assert_allclose(drawn, positioned.change.T.numpy(), atol=1e-5)
     bare = shuffle_test(without_positions(scope.model), ids, order)
-    assert cells(page, "positions-without", bare.change.T.numpy()).max() < 1e-4
-    expect(page.locator(".st-key-explanation")).to_contain_text(f"{100 * float(positioned.mean[-1]):.0f} % of its length")
-    expect(page.locator(".st-key-positions-with")).to_contain_text(says(float(positioned.change[1, 0])))
+    assert moved(page, "map1", bare.change.T.numpy()).max() < 1e-4
+    expect(page.locator(".explained")).to_contain_text(f"{100 * float(positioned.mean[-1]):.0f} % of its length")
+    expect(page.locator(".st-key-positions-shuffle")).to_contain_text(says(float(positioned.change[1, 0])))
+    lines = page.locator(".shuffle line[data-moves]").evaluate_all("all => all.map((e) => e.dataset.moves.split(' ').map(Number))")
+    assert lines == [[from_, to] for to, from_ in enumerate(order)]
+    bars = page.locator(".shuffle rect[data-bar]").evaluate_all("all => all.map((e) => Number(e.dataset.value))")
+    np.testing.assert_allclose(bars, np.stack([positioned.mean, bare.mean]).T.ravel(), atol=1e-5)
+    cell = page.locator(".shuffle rect[data-map=map0][data-row='2'][data-stage='1']")
+    cell.hover(force=True)
+    expect(page.locator(".st-key-positions-shuffle .tip")).to_contain_text(cell.get_attribute("data-value"))
+    with page.expect_download() as picture:
+        page.locator(".st-key-positions-shuffle .save").click()
+    drawing = ElementTree.parse(picture.value.path())
+    assert len(drawing.findall(".//{*}rect[@data-map]")) == 2 * positioned.change.numel()
 
 
 def test_typing_reorders_the_new_text(page, checkpoint):
@@ -100,7 +125,7 @@ def test_typing_reorders_the_new_text(page, checkpoint):
     scope = models.load(checkpoint, device="cpu")
     ids = scope.encode_source("edcbabc").ids
     change = shuffle_test(scope.model, ids, new_order(len(ids), "reversed")).change.T.numpy()
-    np.testing.assert_allclose(cells(page, "positions-with", change), change, atol=1e-5)
+    np.testing.assert_allclose(moved(page, "map0", change), change, atol=1e-5)
     in_url(page, "source", "edcbabc")
     in_url(page, "positions-order", "reversed")
 

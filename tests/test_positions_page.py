@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from app_parts import prose
+from app_parts import picture, prose
 from small import Reversal, random_model
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
@@ -22,7 +22,6 @@ from models.shuffle import ORDERS, new_order, shuffle_test, without_positions
 from viz_app.figures import positions as draw
 from viz_app.figures import positions_claims as claims
 from viz_app.figures import positions_files as files
-from viz_app.figures import positions_shuffle as draw_shuffle
 from viz_app.figures import positions_words as say
 from viz_app.figures.look import DARK, LIGHT, look
 from viz_app.views.positions import SECTIONS
@@ -93,8 +92,12 @@ def test_the_shuffle_test_on_the_page_is_the_models(folders, how):
     order = new_order(len(ids), how, 5)
     positioned = shuffle_test(scope.model, ids, order)
     bare = shuffle_test(without_positions(scope.model), ids, order)
-    np.testing.assert_allclose(heatmap(at, "positions-with"), positioned.change.T.numpy(), rtol=1e-6)
-    assert heatmap(at, "positions-without").max() < 1e-4
+    header, arrays = picture(at, "positions-shuffle")
+    assert header["order"] == list(order)
+    assert [label[0] for label in header["tokens"]] == [*TEXT, "[end]"]
+    np.testing.assert_allclose(arrays["map0"], positioned.change.T.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(arrays["map1"], bare.change.T.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(picture(at, "positions-stages")[1]["means"], np.stack([positioned.mean, bare.mean]), rtol=1e-6)
     assert f"{100 * float(positioned.mean[-1]):.0f} % of its length" in prose(at)
     assert bare.largest.max() < 1e-4
 
@@ -184,23 +187,6 @@ def test_the_query_is_the_models_own(folders):
     np.testing.assert_allclose(x + p, total, atol=1e-6)
     np.testing.assert_array_equal(total, folded)
     np.testing.assert_allclose(p, models.load(folders["learned"]).model.positions.table[2].detach())
-
-
-def test_tokens_cannot_format_a_picture():
-    """Plotly reads <b> and &amp; in a label as formatting; a token is shown as it is."""
-    test = shuffle_test(random_model(), [4, 5, 2], (1, 0, 2))
-    figure = draw_shuffle.change_map(test, ["<b>x</b>", "&amp;", "[end]"], LIGHT, "t")
-    assert figure.data[0].y == ("0 &lt;b&gt;x&lt;/b&gt;", "1 &amp;amp;", "2 [end]")
-    assert draw_shuffle.tangle(["<i>", "b", "[end]"], test.order, LIGHT, "t").data[2].text[0] == "&lt;i&gt;"
-
-
-def test_tangle_draws_each_token_to_its_new_place():
-    figure = draw_shuffle.tangle(["a", "b", "c", "[end]"], (2, 0, 1, 3), LIGHT, "t")
-    moved, stays, typed, reordered = figure.data
-    assert list(moved.y) == [0, 1, None, 1, 2, None, 2, 0, None]     # a is now second, b third, c first
-    assert list(stays.y) == [3, 3, None]
-    assert typed.text == ("a", "b", "c", "[end]")
-    assert reordered.text == ("c", "a", "b", "[end]")
 
 
 def test_curves_hold_the_tables_values():

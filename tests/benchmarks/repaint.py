@@ -27,7 +27,7 @@ WATCH = """
     [...(e.matches(selector) ? [e] : []), ...(e.shadowRoot ? everywhere(selector, e.shadowRoot) : [])]);
   const kept = {};
   window.found = (selector) => kept[selector]?.isConnected ? kept[selector] : (kept[selector] = everywhere(selector)[0]);
-  window.drawn = (parts) => parts.map((part) => found(part)?.calcdata ?? found(part)?.dataset.painted);   // plotly's, or ours
+  window.drawn = (parts) => parts.map((part) => found(part)?.dataset.painted);
   const still = () => document.querySelector("[data-testid=stApp]").dataset.testScriptState === "notRunning";
   const after = (ready, then) => requestAnimationFrame(function look() {
     if (!ready()) return requestAnimationFrame(look);
@@ -60,7 +60,6 @@ class View:
 
 
 TRIVIAL = View("a trivial page", "", (), "[data-testid=stText]")
-PLOT = ".st-key-positions-{} .js-plotly-plot"
 VIEWS = (
     View(
         "Attention", "?site=decoder.layers.1.cross_attn", (".overview", ".head"),
@@ -71,8 +70,8 @@ VIEWS = (
         tokens="[...found('.choice').querySelectorAll('.keys button')].map((e) => e.textContent)",
     ),
     View(
-        "Positions", "positions", tuple(PLOT.format(name) for name in ("tangle", "with", "without")),
-        tokens=f"found('{PLOT.format('with')}').data[0].y.map((name) => name.replace(/^\\d+ /, ''))",
+        "Positions", "positions", (".shuffle",),
+        tokens="found('.shuffle').view.picture.tokens.map((label) => label[0])",
     ),
     View("Masks", "masks?mask=cross", (".masks",), tokens="found('.masks').view.picture.keys.map((label) => label[0])"),
     View("Decoding", "decoding", (".stepper",), tokens="found('.stepper').view.picture.source.map((label) => label[0])"),

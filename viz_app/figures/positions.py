@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from html import escape
 from types import MappingProxyType
 
 import altair as alt
@@ -247,3 +248,8 @@ def strips(rows: dict[str, Tensor], look: Look, title: str, axis: str) -> go.Fig
     cells = _cells(torch.stack(list(rows.values())), look, y=list(rows), ygap=4, hovertemplate=hover)
     x = {"title": {"text": axis}, "tickformat": "d"}
     return framed([cells], look, title, 300, 56, x=x, y={"type": "category"}, margin={"l": 110})
+
+
+def plain(text: str) -> str:
+    """The text as plotly must be given it to show every sign: it reads <b> and &amp; as formatting."""
+    return escape(text if len(text) <= 12 else text[:6] + "…" + text[-5:], quote=False)

@@ -11,8 +11,8 @@ from models.trace import Trace
 from viz_app import words
 from viz_app.figures.labels import labels
 from viz_app.figures.look import Look
-from viz_app.figures.positions import bar, framed, scale_of
-from viz_app.figures.positions_shuffle import numbered, plain
+from viz_app.figures.positions import bar, framed, plain, scale_of
+from viz_app.figures.positions_shuffle import numbered
 
 
 def encoder_states(trace: Trace, config: Seq2SeqConfig, look: Look, title: str) -> go.Figure:

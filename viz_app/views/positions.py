@@ -5,11 +5,12 @@ from collections.abc import Callable
 import streamlit as st
 
 from viz_app import parts
+from viz_app.live import Pictures
 from viz_app.shown import Shown
 from viz_app.views.positions_live import added, shuffle
 from viz_app.views.positions_tables import curves, maps, misprints
 
-SECTIONS: dict[str, Callable[[Shown], None]] = {
+SECTIONS: dict[str, Callable[[Shown], Callable[[Shown], Pictures] | None]] = {
     "Shuffle test": shuffle,
     "Curves": curves,
     "Map": maps,
@@ -18,8 +19,8 @@ SECTIONS: dict[str, Callable[[Shown], None]] = {
 }
 
 
-def positions(shown: Shown) -> None:
-    """Draw the page."""
+def positions(shown: Shown) -> Callable[[Shown], Pictures] | None:
+    """Draw the page; returns how its pictures are made of another run, if they can be made beside Streamlit."""
     parts.headline(
         "Positions: how does it know the order?",
         "Attention by itself does not: it sees a set of tokens, not a row. So every place has a vector of its own, "
@@ -29,4 +30,4 @@ def positions(shown: Shown) -> None:
         "Section", list(SECTIONS), default="Shuffle test", required=True, key="positions-section", bind="query-params",
         label_visibility="collapsed",
     )
-    SECTIONS[section](shown)
+    return SECTIONS[section](shown)

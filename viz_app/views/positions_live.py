@@ -1,84 +1,106 @@
 """The parts of the Positions page that run on the sidebar's text: the shuffle test, and adding beside concatenating."""
 
+from collections.abc import Callable
+from functools import partial
+
 import streamlit as st
 import torch
 from torch import Tensor
 
 from models import Scope
 from models.architectures import Model
+from models.checks import Check
 from models.decoding import greedy
 from models.position_measures import add_or_concatenate
 from models.positions import sinusoidal
 from models.seq2seq import Seq2Seq
-from models.shuffle import ORDERS, encoder_stages, new_order, shuffle_test, without_positions
-from viz_app import parts, words
-from viz_app.figures import positions as draw
+from models.shuffle import ORDERS, ShuffleTest, encoder_stages, new_order, shuffle_test, without_positions
+from viz_app import live, parts, words
+from viz_app.components.plain import plain
+from viz_app.components.plain import rows as plain_rows
+from viz_app.components.shuffle import shuffle as draw
+from viz_app.figures import positions as figures
 from viz_app.figures import positions_claims as claims
 from viz_app.figures import positions_files as files
 from viz_app.figures import positions_shuffle as draw_shuffle
 from viz_app.figures import positions_words as say
 from viz_app.figures.labels import labels
 from viz_app.figures.look import look
+from viz_app.live import Pictures
 from viz_app.shown import Shown
 
 _FIRST = "encoder.layers.0.self_attn"
 
 
-def shuffle(shown: Shown) -> None:
-    """The shuffle test on the source text, with positions and with positions switched off."""
-    scope, trace = shown.scope, shown.trace
+def shuffle(shown: Shown) -> Callable[[Shown], Pictures] | None:
+    """The shuffle test on the source text, with positions and with positions switched off; of an RNN, whose order is in its
+    recurrence, on its encoder's states. Returns how the pictures are made of another run."""
+    scope = shown.scope
     how, seed, writing = _order_controls()
-    parts.written(trace, shown.terms, shown.stale)
-    order = new_order(len(trace.source.ids), how, seed)
-    if isinstance(scope.model, Seq2Seq):
-        _shuffle_recurrent(shown, order, writing)
-        return
-    bare_model = without_positions(scope.model)
-    positioned = shuffle_test(scope.model, trace.source.ids, order)
-    bare = shuffle_test(bare_model, trace.source.ids, order)
-    tokens, colours = [label.text for label in labels(trace.source)], look(st.context.theme.type)
-    pictures = {
-        "tangle": draw_shuffle.tangle(tokens, order, colours, "The tokens change places"),
-        "with": draw_shuffle.change_map(positioned, tokens, colours, "With positions: how far each vector moved"),
-        "without": draw_shuffle.change_map(bare, tokens, colours, "Positions switched off: how far each moved"),
-    }
-    for column, (name, figure) in zip(st.columns(3, gap="medium"), pictures.items(), strict=True):
-        column.plotly_chart(figure, theme=None, key=f"positions-{name}", config=parts.camera(f"shuffle-{name}"))
+    parts.written(shown.trace, shown.terms, shown.stale)
+    models: dict[str, Model] = {draw_shuffle.WITH: scope.model}
+    if not isinstance(scope.model, Seq2Seq):
+        models[draw_shuffle.WITHOUT] = without_positions(scope.model)
+
+    def pictures(shown: Shown) -> Pictures:
+        source, tests = shown.trace.source, _tests(shown, models, how, seed)
+        stages = {"positions-stages": draw_shuffle.by_stage(source, tests)} if len(tests) > 1 else {}
+        return {
+            "positions-shuffle": draw_shuffle.shuffle(source, dict(zip(_titles(tests), tests.values(), strict=True))),
+            "positions-explained": plain_rows("explained", *_found(shown, *tests.values())),
+            "checks": parts.checked(_checks(shown, *tests.values())),
+            **stages,
+        }
+
+    drawn = pictures(shown)
+    draw(drawn["positions-shuffle"], key="positions-shuffle")
     left, right = st.columns([1.3, 1], gap="medium")
     with left:
-        title = "Mean change at the encoder's input and after each layer"
-        figure = draw_shuffle.change_by_stage(positioned, bare, colours, title)
-        st.plotly_chart(figure, theme=None, key="positions-stages", config=parts.camera("shuffle-stages"))
+        if "positions-stages" in drawn:
+            draw(drawn["positions-stages"], key="positions-stages")
+        else:
+            plain(drawn["positions-explained"], key="positions-explained")
         if writing:
-            _writes(scope, trace.source.ids, order, {draw_shuffle.WITH: scope.model, draw_shuffle.WITHOUT: bare_model})
-    with right, st.container(key="explanation"):
-        st.markdown(say.shuffled(positioned, bare, scope.config.positions))
+            _writes(scope, shown.trace.source.ids, new_order(len(shown.trace.source.ids), how, seed), models)
+    with right:
+        if "positions-stages" in drawn:
+            plain(drawn["positions-explained"], key="positions-explained")
+        desk = live.desk()
         with st.container(horizontal=True, gap="small", key="downloads"):
-            parts.download("The changes, CSV", lambda: files.shuffle_csv(tokens, positioned, bare), "shuffle.csv", "text/csv")
-        last = list(encoder_stages(scope.model, trace.activations).values())[-1][0]
-        parts.checks_panel(parts.checked(claims.shuffled(positioned, bare, last)), words.trained(scope.training))
+            tests = partial(_tests, models=models, how=how, seed=seed)
+            parts.download(
+                "The changes, CSV", lambda: _csv(desk.shown, *tests(desk.shown).values()), "shuffle.csv", "text/csv"
+            )
+        parts.checks_panel(drawn["checks"], words.trained(scope.training))
+    return None if writing else pictures
 
 
-def _shuffle_recurrent(shown: Shown, order: tuple[int, ...], writing: bool) -> None:
-    """The same test on the encoder of an RNN, whose order is in its recurrence."""
-    scope, trace = shown.scope, shown.trace
-    test = shuffle_test(scope.model, trace.source.ids, order)
-    tokens, colours = [label.text for label in labels(trace.source)], look(st.context.theme.type)
-    recorded = torch.cat(list(encoder_stages(scope.model, trace.activations).values()))
-    left, middle, right = st.columns([1, 1, 1.2], gap="medium")
-    pictures = {
-        "tangle": draw_shuffle.tangle(tokens, order, colours, "The tokens change places"),
-        "states": draw_shuffle.change_map(test, tokens, colours, "The encoder's states: how far each moved"),
-    }
-    for column, (name, figure) in zip((left, middle), pictures.items(), strict=True):
-        column.plotly_chart(figure, theme=None, key=f"positions-{name}", config=parts.camera(f"shuffle-{name}"))
-    with right, st.container(key="explanation"):
-        st.markdown(say.recurrent(test))
-        if writing:
-            _writes(scope, trace.source.ids, order, {"the model": scope.model})
-        with st.container(horizontal=True, gap="small", key="downloads"):
-            parts.download("The changes, CSV", lambda: files.states_csv(tokens, test), "shuffle.csv", "text/csv")
-        parts.checks_panel(parts.checked(claims.recurrent(test, recorded)), words.trained(scope.training))
+def _tests(shown: Shown, models: dict[str, Model], how: str, seed: int) -> dict[str, ShuffleTest]:
+    ids = shown.trace.source.ids
+    return {name: shuffle_test(model, ids, new_order(len(ids), how, seed)) for name, model in models.items()}
+
+
+def _titles(tests: dict[str, ShuffleTest]) -> list[str]:
+    if len(tests) == 1:
+        return ["The encoder's states: how far each moved"]
+    return ["With positions: how far each vector moved", "Positions switched off: how far each moved"]
+
+
+def _found(shown: Shown, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[tuple[str, str]]:
+    if bare:
+        return [("line", say.shuffled(test, bare, shown.scope.config.positions))]
+    _, lead, rest = say.recurrent(test).split("**")
+    return [("lead", lead), ("line", rest)]
+
+
+def _checks(shown: Shown, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[Check]:
+    stages = list(encoder_stages(shown.scope.model, shown.trace.activations).values())
+    return claims.shuffled(test, bare, stages[-1][0]) if bare else claims.recurrent(test, torch.cat(stages))
+
+
+def _csv(shown: Shown, test: ShuffleTest, bare: ShuffleTest | None = None) -> str:
+    tokens = [label.text for label in labels(shown.trace.source)]
+    return files.shuffle_csv(tokens, test, bare) if bare else files.states_csv(tokens, test)
 
 
 def _order_controls() -> tuple[str, int, bool]:
@@ -102,7 +124,7 @@ def _order_controls() -> tuple[str, int, bool]:
 def _writes(scope: Scope, source: tuple[int, ...], order: tuple[int, ...], named: dict[str, Model]) -> None:
     """What each of these models writes from the text as typed and reordered."""
     reordered = [source[i] for i in order]
-    for where, model in named.items():
+    for where, model in named.items() if len(named) > 1 else [("the model", *named.values())]:
         for what, ids in (("as typed", source), ("reordered", reordered)):
             text = scope.tokenizer.decode([step.token for step in greedy(model, ids)])
             parts.note(st.empty(), f"{where}, {what}: {text}", key=f"{where} {what}")
@@ -133,7 +155,7 @@ def added(shown: Shown) -> None:
         (left, sums, "sum", f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum", "dimension"),
         (right, products, "product", "Both through the model's first W_Q: the same query", "dimension of the query"),
     ):
-        figure = draw.strips({name: values[token] for name, values in rows.items()}, colours, title, axis)
+        figure = figures.strips({name: values[token] for name, values in rows.items()}, colours, title, axis)
         column.plotly_chart(figure, theme=None, key=f"positions-{key}", config=parts.camera(f"added-{key}"))
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):

@@ -11,5 +11,6 @@ def plain(data: dict, key: str) -> None:
 
 
 def rows(look: str, *lines: tuple[str, str]) -> dict:
-    """(look, text) lines in a box of a look that plain.css knows: "note", "note bad", "written", "written long", "checks"."""
+    """(look, text) lines in a box of a look that plain.css knows: "note", "note bad", "written", "written long",
+    "checks", "explained"."""
     return {"look": look, "rows": [list(line) for line in lines]}

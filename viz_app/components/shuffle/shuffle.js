@@ -1,0 +1,167 @@
+// The shuffle test in one drawing: where each token goes, how far its vector moves at each stage, the mean of that by stage.
+// The parts stand side by side where there is room, else one under the other.
+const PART = { least: 250, most: 420, gap: 26, top: 66, below: 62 };     // px; above the first row and under the last one
+const ROW = { most: 25, all: 560, spelled: 40, named: 60 };      // px; px; up to so many tokens, cells have their number; tokens, names
+const BAR = { height: 190, left: 46 };
+const MOVED = "#D55E00", STAYED = "#8f96a3", SECOND = "#E69F00";
+
+// A change as people read it: two decimals, or its order of magnitude where it is only rounding.
+const says = (v) => (v === 0 ? "0" : v >= 0.005 ? v.toFixed(2) : v.toExponential(0));
+
+class Shuffle {
+  constructor(root) {
+    this.root = root;
+    this.svg = root.querySelector("svg");
+    this.tip = root.querySelector(".tip");
+    this.svg.onpointermove = (event) => this.point(event);
+    this.svg.onpointerleave = () => (this.tip.hidden = true);
+    root.querySelector(".save").onclick = () => saveSvg(this.svg, this.picture.title, this.picture.file, this.theme);
+    this.watcher = new ResizeObserver(() => this.layout());
+    this.watcher.observe(root);
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme });
+    this.tip.hidden = true;
+    this.svg.setAttribute("aria-label", picture.parts.map((part) => part.title).join(". "));
+    this.draw(this.width || this.root.clientWidth);
+  }
+
+  // Again, if there is another width for it.
+  layout() {
+    const width = this.root.clientWidth;
+    if (this.picture && width && width !== this.width) this.draw(width);
+  }
+
+  draw(width) {
+    if (!width) return;
+    this.width = width;
+    const { parts, tokens } = this.picture, n = tokens.length;
+    const columns = Math.max(1, Math.min(parts.length, Math.floor((width + PART.gap) / (PART.least + PART.gap))));
+    const wide = (width - PART.gap * (columns - 1)) / columns;
+    this.pitch = Math.min(ROW.most, Math.max(4, ROW.all / n));
+    this.letters = n <= 26 ? 13 : n <= ROW.spelled ? 11 : 8;
+    const heights = parts.map((part) => (part.kind === "bars" ? PART.top + BAR.height + PART.below : PART.top + n * this.pitch + PART.below));
+    this.svg.replaceChildren();
+    let y = 0;
+    parts.forEach((part, i) => {
+      if (i && i % columns === 0) y += Math.max(...heights.slice(i - columns, i));
+      const group = putSvg(this.svg, "g", { transform: `translate(${(i % columns) * (wide + PART.gap)} ${y})` });
+      this.write(group, part.title, 0, 14, { "font-weight": 600, "font-size": 13 }, wide);
+      this[part.kind](group, part, part.kind === "bars" ? wide : Math.min(wide, PART.most));
+    });
+    this.svg.setAttribute("height", y + Math.max(...heights.slice(Math.floor((parts.length - 1) / columns) * columns)));
+    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+  }
+
+  write(group, text, x, y, how = {}, room = Infinity) {
+    const size = how["font-size"] ?? 12, style = { x, y, fill: this.theme.text, "font-size": size, ...how };
+    return putSvg(group, "text", style, room < Infinity ? fit(text, room, widthIn(`${how["font-weight"] ?? 400} ${size}px ${this.theme.font}`)) : text);
+  }
+
+  // A thing that says what it is when it is pointed at.
+  put(group, tag, attributes, said) {
+    const element = putSvg(group, tag, attributes);
+    element.dataset.says = said;
+    return element;
+  }
+
+  rowAt(i) {
+    return PART.top + (i + 0.5) * this.pitch;
+  }
+
+  tangle(group, part, wide) {
+    const { tokens, order } = this.picture, { theme } = this, left = wide * 0.36, right = wide * 0.64;
+    this.write(group, "as typed", left, PART.top - 12, { "text-anchor": "end", fill: theme.quiet });
+    this.write(group, "reordered", right, PART.top - 12, { fill: theme.quiet });
+    order.forEach((from, to) => {
+      const said = `${tokens[from][0]}: place ${from} → ${to}`, [a, b] = [this.rowAt(from), this.rowAt(to)];
+      putSvg(group, "line", { x1: left + 6, y1: a, x2: right - 6, y2: b, stroke: from === to ? STAYED : MOVED, "stroke-width": 1.8 }).dataset.moves = `${from} ${to}`;
+      for (const [x, y, anchor] of [[left, a, "end"], [right, b, "start"]]) {
+        if (tokens.length <= ROW.named) this.name(group, tokens[from], x, y, anchor, left - 4);
+        const pad = anchor === "end" ? 0 : right - 6;
+        this.put(group, "rect", { x: pad, y: y - this.pitch / 2, width: left + 6, height: this.pitch, fill: "transparent" }, said);
+      }
+    });
+  }
+
+  name(group, token, x, y, anchor, room, before = "") {
+    const how = { "text-anchor": anchor, "dominant-baseline": "middle", "font-size": this.letters, fill: token[2] ? this.theme.quiet : this.theme.text };
+    this.write(group, before + token[0], x, y, { ...how, style: "unicode-bidi: plaintext" }, room);
+  }
+
+  map(group, part, wide) {
+    const { tokens, unrelated, arrays } = this.picture, { theme, pitch } = this, values = arrays[part.array], stages = part.stages.length;
+    const left = Math.min(96, wide * 0.34), cell = Math.min(62, (wide - left - 18) / stages), middle = { "text-anchor": "middle", "dominant-baseline": "middle" };
+    part.stages.forEach((stage, s) => this.write(group, stage, left + (s + 0.5) * cell, PART.top - 12, { ...middle, fill: theme.quiet }, cell - 2));
+    tokens.forEach((token, i) => {
+      const y = this.rowAt(i);
+      if (pitch >= 8 || i % Math.ceil(9 / pitch) === 0) this.name(group, token, left - 6, y, "end", left - 10, `${i} `);
+      for (let s = 0; s < stages; s++) {
+        const value = values[i * stages + s], code = 1 + Math.round(254 * Math.min(1, value / unrelated)), x = left + s * cell;
+        const place = { x, y: y - pitch / 2, width: cell - 1, height: Math.max(1, pitch - 1), fill: css(theme.ramp[code]) };
+        const said = `${i} ${token[0]}, ${part.stages[s]}: moved by ${exact(value)} of its length`;
+        Object.assign(this.put(group, "rect", place, said).dataset, { map: part.array, row: i, stage: s, value: exact(value) });
+        if (tokens.length <= ROW.spelled) this.write(group, says(value), x + cell / 2, y, { ...middle, "font-size": 11, fill: theme.on(code), "pointer-events": "none" });
+      }
+    });
+    const height = tokens.length * pitch;
+    putSvg(group, "rect", { x: left - 0.5, y: PART.top - 0.5, width: stages * cell, height, fill: "none", stroke: theme.line });
+    this.scale(group, left, PART.top + height + 12, stages * cell, Math.max(...values) > unrelated);
+  }
+
+  // The key to the colours, from nothing to a right angle.
+  scale(group, left, top, width, beyond) {
+    const { theme } = this, { unrelated } = this.picture;
+    for (let i = 0; i < 64; i++) putSvg(group, "rect", { x: left + (i * width) / 64, y: top, width: width / 64 + 0.5, height: 9, fill: css(theme.ramp[1 + Math.round((i / 63) * 254)]) });
+    putSvg(group, "rect", { x: left, y: top, width, height: 9, fill: "none", stroke: theme.line });
+    for (const tick of [0, 0.5, 1, unrelated]) {
+      const text = tick === unrelated ? `${beyond ? "≥ " : ""}1.41` : String(tick);
+      this.write(group, text, left + (tick / unrelated) * width, top + 22, { "text-anchor": "middle", "font-size": 11, fill: theme.quiet });
+    }
+    this.write(group, "moved by (share of its length)", left + width / 2, top + 38, { "text-anchor": "middle", "font-size": 11, fill: theme.quiet });
+  }
+
+  bars(group, part, wide) {
+    const { arrays, unrelated } = this.picture, { theme } = this, values = arrays[part.array], colours = [theme.accent, SECOND];
+    const floor = PART.top + BAR.height, each = (wide - BAR.left) / part.stages.length, thick = Math.min(48, (each * 0.8) / part.names.length);
+    for (const tick of [0, 0.5, 1]) {
+      const y = floor - (tick / unrelated) * BAR.height;
+      putSvg(group, "line", { x1: BAR.left, y1: y, x2: wide, y2: y, stroke: theme.line });
+      this.write(group, tick.toFixed(1), BAR.left - 8, y, { "text-anchor": "end", "dominant-baseline": "middle", fill: theme.quiet });
+    }
+    this.write(group, "mean change", 0, 0, { transform: `translate(11 ${PART.top + BAR.height / 2 + 40}) rotate(-90)` });
+    part.stages.forEach((stage, s) => {
+      const middle = BAR.left + (s + 0.5) * each;
+      this.write(group, stage, middle, floor + 18, { "text-anchor": "middle" }, each - 4);
+      part.names.forEach((name, k) => {
+        const value = values[k * part.stages.length + s], tall = (Math.min(value, unrelated) / unrelated) * BAR.height;
+        const x = middle + (k - part.names.length / 2) * thick;
+        const place = { x: x + 1, y: floor - Math.max(tall, 1), width: thick - 2, height: Math.max(tall, 1), fill: colours[k] };
+        Object.assign(this.put(group, "rect", place, `${stage}, ${name}: ${exact(value)}`).dataset, { bar: k, stage: s, value: exact(value) });
+        this.write(group, says(value), x + thick / 2, floor - tall - 6, { "text-anchor": "middle", "font-size": 11 });
+      });
+    });
+    part.names.forEach((name, k) => {
+      putSvg(group, "rect", { x: BAR.left + k * 170, y: floor + 36, width: 11, height: 11, fill: colours[k] });
+      this.write(group, name, BAR.left + k * 170 + 17, floor + 46);
+    });
+  }
+
+  point(event) {
+    const said = event.target.dataset?.says, { tip } = this;
+    tip.hidden = !said;
+    if (!said) return;
+    tip.textContent = said;
+    const box = this.root.getBoundingClientRect();
+    tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left + 14, this.width - tip.offsetWidth))}px`;
+    tip.style.top = `${event.clientY - box.top + 16}px`;
+  }
+}
+
+function mount({ data, parentElement }) {
+  const root = parentElement.querySelector(".shuffle");
+  const view = (root.view ??= new Shuffle(root));
+  view.show(unpack(data), themeOf(root));
+  return () => view.watcher.disconnect();
+}
