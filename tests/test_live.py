@@ -217,6 +217,15 @@ def test_an_answer_that_fails_leaves_the_others_theirs() -> None:
     assert unpack(answer)[0]["said"] == {"text": {"source": "a"}}
 
 
+def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    together, long = [], "word " * 70
+    monkeypatch.setattr(Scope, "run_each", lambda self, pairs, *more: together.append(pairs) or [None for _ in pairs])
+    monkeypatch.setattr(live.cache, "_trace", lambda *kept: None)
+    live.cache.run_together([("eng-fra", "Yes.", ""), ("eng-fra", long, ""), ("eng-fra", "No.", long), ("eng-fra", "", "")])
+    live.cache.run_together([("eng-fra", long, ""), ("no such checkpoint", "a", "")])
+    assert together == [[("Yes.", None)]]
+
+
 @pytest.mark.parametrize(
     "message",
     ["", "[]", "null", "{", '{"token": 1, "source": "a", "target": ""}', '{"token": "t", "source": "a"}', "x" * 1_000_001],

@@ -22,6 +22,7 @@ from models.scope import shipped_folder
 from models.tokenizer import Encoding
 
 _one_run = threading.Lock()   # runs side by side only wait for each other's interpreter lock, at every operation of torch
+SHORT = 64          # tokens of a text that may share a batch
 KEPT_TRACES = 48    # one of a short sentence is under 1 MB, one of 500 tokens some 50 MB; a session needs one or two
 
 
@@ -36,13 +37,13 @@ def trace(name: str, source: str, target: str | None, drafts: tuple[tuple[int, .
 
 
 def run_together(asked: Collection[tuple[str, str, str]]) -> None:
-    """Run (checkpoint, source, target) in one batch for each checkpoint, so that `trace` has them ready. What cannot be read is
-    left to `trace`."""
+    """Run (checkpoint, source, target) in one batch for each checkpoint, so that `trace` has them ready. What cannot be read,
+    and what is so long that the others would wait for it, is left to `trace`."""
     for name in {name for name, *_ in asked}:
         try:
             texts = _readable(scope(name), [texts for n, *texts in asked if n == name])
             with _one_run:
-                traces = scope(name).run_each(texts)
+                traces = scope(name).run_each(texts) if texts else []
         except CheckpointError:
             continue
         for (source, target), made in zip(texts, traces, strict=True):
@@ -53,10 +54,11 @@ def _readable(scope: Scope, texts: list[tuple[str, str]]) -> list[tuple[str, str
     readable = []
     for source, target in texts:
         with suppress(models.InputError):
-            scope.encode_source(source)
+            length = len(scope.encode_source(source).ids)
             if target.strip():
-                scope.encode_target(target)
-            readable.append((source, target if target.strip() else None))
+                length = max(length, len(scope.encode_target(target).ids))
+            if length <= SHORT:
+                readable.append((source, target if target.strip() else None))
     return readable
 
 

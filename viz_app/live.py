@@ -156,14 +156,18 @@ class _Queue:
 
     def _answer(self, now: list[tuple[Desk, Texts, asyncio.Future]], loop: asyncio.AbstractEventLoop) -> None:
         if len(now) > 1:
-            cache.run_together({(desk.name, *texts) for desk, texts, _ in now})
+            _attempted(cache.run_together, {(desk.name, *texts) for desk, texts, _ in now})
         for desk, texts, done in now:
-            message = None
-            try:
-                message = desk.edit(*texts)
-            except Exception:
-                _log.exception("an edit could not be answered")
-            loop.call_soon_threadsafe(_settle, done, message)
+            loop.call_soon_threadsafe(_settle, done, _attempted(desk.edit, *texts))
+
+
+def _attempted(work: Callable[..., bytes | None], *given: object) -> bytes | None:
+    """What the work returns; None if it fails, which then stands in the log."""
+    try:
+        return work(*given)
+    except Exception:
+        _log.exception("an edit could not be answered")
+        return None
 
 
 def _settle(done: asyncio.Future, message: bytes | None) -> None:
