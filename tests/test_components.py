@@ -44,7 +44,7 @@ def mount(page: Page) -> Callable[..., Show]:
     def load(name: str, width: int = 760) -> Show:
         page.goto("about:blank")
         page.evaluate(LOAD, [PARTS[name], COLOURS, width])
-        return lambda payload, edition=1: page.evaluate("show", base64.b64encode(stamped(payload, name, edition)).decode())
+        return lambda payload, edition=(1, 1): page.evaluate("show", base64.b64encode(stamped(payload, name, edition)).decode())
 
     return load
 
@@ -100,8 +100,11 @@ def test_hover_names_every_float32_exactly(page: Page, mount: Callable[..., Show
 
 def test_an_older_picture_never_takes_the_place_of_a_newer_one(page: Page, mount: Callable[..., Show]) -> None:
     show = mount("head")
-    for edition, title, stands in ((2, "typed", "typed"), (1, "late", "typed"), (2, "same text", "same text"), (3, "new", "new")):
-        show(head_payload(some_weights(), title=title), edition)
+    for edit, rerun, title, stands in (
+        (2, 1, "typed", "typed"), (1, 2, "a late rerun", "typed"), (2, 2, "another head", "another head"),
+        (2, 1, "a late answer", "another head"), (3, 2, "new", "new"),
+    ):  # fmt: skip
+        show(head_payload(some_weights(), title=title), (edit, rerun))
         assert page.locator(".title").inner_text() == stands
 
 

@@ -55,8 +55,8 @@ def parts(app: AppTest) -> dict[str, bytes | dict]:
         if isinstance(data, dict):
             found[data["key"]] = {name: value for name, value in data.items() if name not in ("key", "edition")}
         else:
-            length = int.from_bytes(data[-8:-4], "little")
-            found[data[-8 - length : -8].decode()] = data[: -8 - length]
+            length = int.from_bytes(data[-12:-8], "little")
+            found[data[-12 - length : -12].decode()] = data[: -12 - length]
     return found
 
 
@@ -141,11 +141,11 @@ class Numbers:
         self.desk.answer = lambda source, target: {"text": {"source": source}}
 
     def typed(self, text: str) -> int:
-        return unpack(self.desk.edit(text, ""))[0]["edition"]
+        return unpack(self.desk.edit(text, ""))[0]["edition"][0]
 
     def drawn(self, text: str) -> int:
         self.desk.redraw(text, "")
-        return self.desk.edition
+        return self.desk.edition[0]
 
 
 def test_a_rerun_has_the_number_of_the_edit_it_draws() -> None:
@@ -170,12 +170,23 @@ def test_a_text_put_there_is_newer_than_all_that_was_typed() -> None:
     typed = [numbers.typed(text) for text in ("a", "ab", "abc")]
     assert numbers.drawn("abc") == typed[-1]
     assert numbers.drawn("ab") > typed[-1]          # an example that had been typed on the way
-    assert numbers.typed("x") > numbers.desk.edition
+    assert numbers.typed("x") > numbers.desk.edition[0]
+
+
+def test_an_answer_by_the_choices_of_an_older_rerun_is_older() -> None:
+    desk = Numbers().desk
+    desk.redraw("a", "")
+    desk.answer = lambda source, target: {"text": {"head": 1}}
+    late = unpack(desk.edit("ab", ""))[0]["edition"]
+    desk.redraw("ab", "")       # a click on another head has committed the text, too
+    assert tuple(late) < desk.edition
+    desk.answer = lambda source, target: {"text": {"head": 2}}
+    assert tuple(unpack(desk.edit("ab", ""))[0]["edition"]) == desk.edition
 
 
 def test_a_stamp_says_whose_and_which() -> None:
-    assert stamped({"rows": []}, "note", 7) == {"rows": [], "key": "note", "edition": 7}
-    assert stamped(b"abc", "é", 258) == b"abc" + "é".encode() + b"\2\0\0\0" + b"\2\1\0\0"
+    assert stamped({"rows": []}, "note", (7, 2)) == {"rows": [], "key": "note", "edition": (7, 2)}
+    assert stamped(b"abc", "é", (258, 3)) == b"abc" + "é".encode() + b"\2\0\0\0" + b"\2\1\0\0" + b"\3\0\0\0"
 
 
 # --- several at once

@@ -2,8 +2,8 @@
 
 A rerun of Streamlit's script costs several times what its numbers cost. So a page hands over how its pictures are made; the
 rerun draws through the same function, but comes only when typing rests; the socket answers each key with the pictures
-alone. Every edit of the texts has a number that goes with its pictures, so that the browser never puts older ones in the
-place of newer ones, whichever way they come (components/common/live.js).
+alone. Every picture goes with the number of the edit of the texts that it shows, and of the rerun whose choices it follows,
+so that the browser never puts an older one in the place of a newer one, whichever way they come (components/common/live.js).
 """
 
 import asyncio
@@ -45,12 +45,21 @@ class Desk:
         self.view: object = None                    # the page that stands
         self.name = ""                              # of the checkpoint asked for
         self.scope: Scope | None = None             # None while it does not open
-        self.answer: Callable[[str, str], Pictures] | None = None       # makes all pictures; None on a page that has none
-        self.edition = 0                            # the number of the edit that the rerun under way draws
+        self.edition = (0, 0)                       # of what the rerun under way draws: (edit, rerun)
+        self._answer: tuple[int, Callable[[str, str], Pictures] | None] = (0, None)     # of the page as that rerun left it
         self._written: deque[tuple[int, ...]] = deque(maxlen=24)     # by the model of `shown`
         self._latest: tuple[int, Texts | None] = (0, None)
         self._numbers: dict[Texts, int] = {}        # of the edits that no rerun has overtaken
         self._lock = threading.Lock()
+
+    @property
+    def answer(self) -> Callable[[str, str], Pictures] | None:
+        """Makes all pictures of the page that stands, for two texts; None if it has none to give."""
+        return self._answer[1]
+
+    @answer.setter
+    def answer(self, answer: Callable[[str, str], Pictures] | None) -> None:
+        self._answer = self.edition[1], answer
 
     @property
     def is_open(self) -> bool:
@@ -73,12 +82,13 @@ class Desk:
     def redraw(self, *texts: str) -> None:
         """A rerun begins that draws these texts, typed or put there."""
         with self._lock:
-            self.edition = self._numbers[texts] if texts in self._numbers else self._number(texts)
-            self._numbers = {t: n for t, n in self._numbers.items() if n >= self.edition}
+            number = self._numbers[texts] if texts in self._numbers else self._number(texts)
+            self._numbers = {t: n for t, n in self._numbers.items() if n >= number}
+            self.edition = number, self.edition[1] + 1
 
     def edit(self, *texts: str) -> bytes | None:
         """The message to the browser for newly typed texts; None on a page that has no pictures to give."""
-        answer = self.answer
+        rerun, answer = self._answer
         if answer is None:
             return None
         with self._lock:
@@ -86,7 +96,7 @@ class Desk:
         pictures = answer(*texts)
         said = {key: data for key, data in pictures.items() if isinstance(data, dict)}
         painted = {key: np.frombuffer(data, np.uint8) for key, data in pictures.items() if isinstance(data, bytes)}
-        return pack({"edition": number, "said": said}, **painted)
+        return pack({"edition": (number, rerun), "said": said}, **painted)
 
     def _number(self, texts: Texts) -> int:
         if self._latest[1] != texts:

@@ -44,9 +44,9 @@ def register(name: str, *scripts: str, **parts: Any) -> Callable[..., Any]:
     return mount
 
 
-def stamped(data: bytes | dict, key: str, edition: int) -> bytes | dict:
-    """What the component of this key shows, with the key and the number of the edit: behind a payload, in an object."""
+def stamped(data: bytes | dict, key: str, edition: tuple[int, int]) -> bytes | dict:
+    """What the component of this key shows, with the key and its edition (viz_app/live.py): behind a payload, in an object."""
     if isinstance(data, dict):
         return {**data, "key": key, "edition": edition}
     name = key.encode()
-    return data + name + struct.pack("<II", len(name), edition)
+    return data + name + struct.pack("<III", len(name), *edition)

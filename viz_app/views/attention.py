@@ -35,7 +35,8 @@ def attention(shown: Shown) -> Callable[[Shown], Pictures] | None:
         return similarity.under(growth.at(shown, step), name)
 
     def pictures(shown: Shown) -> Pictures:
-        own, then = growth.at(shown, step), seen(shown)
+        own = growth.at(shown, step)
+        then = similarity.under(own, name)
         trace, at = then.trace, focus.within(then.trace)
         there = trace.attention[at.site]
         return {

@@ -1,12 +1,12 @@
 // A component shows what Streamlit's reruns send, and while someone types what comes over the live socket (viz_app/live.py).
-// Both number what they send; what is older than what stands there is not shown any more.
+// Both say of which edition it is, [edit, rerun]; what is older than what stands there is not shown any more.
 const themes = new WeakMap();       // element → its colours, until Streamlit shows it anew, as it does when they change
 const pictures = (window.attnscopePictures ??= new Map());      // key → { edition, data, show } of each component on the page
 
 export default function (component) {
   const { data } = component, { key, edition } = stampOf(data);
   const stands = pictures.get(key), picture = { edition, data };
-  if (stands?.edition > edition) Object.assign(picture, { edition: stands.edition, data: stands.data });
+  if (stands && older(edition, stands.edition)) Object.assign(picture, { edition: stands.edition, data: stands.data });
   picture.show = () => mount({ ...component, data: picture.data });
   for (const part of component.parentElement.children) themes.delete(part);
   pictures.set(key, picture);
@@ -17,9 +17,12 @@ export default function (component) {
   };
 }
 
-// What `stamped` of components/__init__.py has put there: whose data it is, and the number of the edit it shows.
+const older = (one, other) => one[0] < other[0] || (one[0] === other[0] && one[1] < other[1]);
+
+// What `stamped` of components/__init__.py has put there: whose data it is, and its edition.
 function stampOf(data) {
   if (!(data instanceof Uint8Array)) return data;
-  const end = data.length - 8, view = new DataView(data.buffer, data.byteOffset + end, 8);
-  return { key: new TextDecoder().decode(data.subarray(end - view.getUint32(0, true), end)), edition: view.getUint32(4, true) };
+  const end = data.length - 12, view = new DataView(data.buffer, data.byteOffset + end, 12);
+  const key = new TextDecoder().decode(data.subarray(end - view.getUint32(0, true), end));
+  return { key, edition: [view.getUint32(4, true), view.getUint32(8, true)] };
 }

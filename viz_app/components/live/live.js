@@ -37,7 +37,7 @@ class Live {
   show({ edition, said, arrays }) {
     for (const [key, data] of Object.entries({ ...said, ...arrays })) {
       const picture = pictures.get(key);
-      if (!picture || picture.edition > edition) continue;
+      if (!picture || older(edition, picture.edition)) continue;
       Object.assign(picture, { edition, data });
       picture.show();
     }

@@ -3,7 +3,7 @@
 const PART = { least: 250, most: 420, gap: 26, top: 66, below: 62 };     // px; above the first row and under the last one
 const ROW = { most: 25, all: 560, spelled: 40, named: 60 };      // px; px; up to so many tokens, cells have their number; tokens, names
 const BAR = { height: 190, left: 46 };
-const MOVED = "#D55E00", STAYED = "#8f96a3", SECOND = "#E69F00";
+const MOVED = HEAD_COLOURS[5], STAYED = "#8f96a3", SECOND = HEAD_COLOURS[1];
 
 // A change as people read it: two decimals, or its order of magnitude where it is only rounding.
 const says = (v) => (v === 0 ? "0" : v >= 0.005 ? v.toFixed(2) : v.toExponential(0));
