@@ -1,7 +1,7 @@
 // Joins the two pictures of one head: what is pointed at or locked in one is so in the other.
-class Head {
+class Head extends Fitted {
   constructor(root) {
-    this.root = root;
+    super(root);
     const on = { hover: (spot, event) => this.hover(spot, event), click: (spot) => this.click(spot) };
     this.map = new Heatmap(root.querySelector(".map"), on);
     this.lines = new Lines(root.querySelector(".lines"), on);
@@ -11,8 +11,6 @@ class Head {
     const [png, svg] = root.querySelectorAll(".save");
     png.onclick = () => saveCanvas(this.map.cells, this.picture.title, this.picture.file, this.theme);
     svg.onclick = () => saveSvg(this.lines.svg, this.picture.title, this.picture.file, this.theme);
-    this.watcher = new ResizeObserver(() => this.layout());
-    this.watcher.observe(root);
   }
 
   show(picture, theme) {
@@ -27,21 +25,13 @@ class Head {
     this.root.querySelector(".chip").style.background = headColour(picture.head);
     this.hovered = null;
     this.tip.hidden = true;
-    this.draw(this.width || this.root.clientWidth);
+    this.fit();
     const { site, head, rows, cols } = picture;
     Object.assign(this.root.dataset, { site, head, rows, cols, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }
 
-  // Again, if there is another width for it.
-  layout() {
-    const width = this.root.clientWidth;
-    if (this.picture && width && width !== this.width) this.draw(width);
-  }
-
-  draw(width) {
-    if (!width) return;
-    if (width !== this.width) for (const part of [this.map, this.lines]) part.measure();
-    this.width = width;
+  draw(width, other) {
+    if (other) for (const part of [this.map, this.lines]) part.measure();
     this.map.show(this.picture, this.theme);
     Object.assign(this.map.cells.dataset, { ...AXIS, wide: this.map.wide, tall: this.map.tall });     // where the cells are
     this.lines.show(this.picture, this.theme);

@@ -1,13 +1,11 @@
 // All heads at a glance. Hover names a head and enlarges it, a click or the arrow keys choose one.
-class Overview {
+class Overview extends Fitted {
   constructor(root) {
-    this.root = root;
+    super(root);
     this.grids = [];
     this.zoom = root.querySelector(".zoom");
     this.hint = root.querySelector(".hint");
     root.querySelector(".save").onclick = () => this.download();
-    this.watcher = new ResizeObserver(() => this.layout());
-    this.watcher.observe(root);
   }
 
   show(picture, theme) {
@@ -19,7 +17,7 @@ class Overview {
     if (this.explained !== theme) this.explain(theme);
     while (this.grids.length > picture.blocks.length) this.grids.pop().remove();
     while (this.grids.length < picture.blocks.length) this.grids.push(new Grid(this.root.querySelector(".blocks"), this));
-    this.draw(this.width || this.root.clientWidth);
+    this.fit();
   }
 
   // The key to the colours.
@@ -30,15 +28,7 @@ class Overview {
     this.root.querySelector(".hatch").style.background = `repeating-linear-gradient(135deg, ${hatch} 0 1px, ${theme.background} 1px 3px)`;
   }
 
-  // Again, if there is another width for it.
-  layout() {
-    const width = this.root.clientWidth;
-    if (this.picture && width && width !== this.width) this.draw(width);
-  }
-
   draw(width) {
-    if (!width) return;
-    this.width = width;
     const columns = Math.max(1, Math.min(this.grids.length, Math.floor((width + 20) / 250)));
     const room = (width - 20 * (columns - 1)) / columns;
     const height = this.rowHeight(Math.ceil(this.grids.length / columns));

@@ -8,34 +8,24 @@ const MOVED = HEAD_COLOURS[5], STAYED = "#8f96a3", SECOND = HEAD_COLOURS[1];
 // A change as people read it: two decimals, or its order of magnitude where it is only rounding.
 const says = (v) => (v === 0 ? "0" : v >= 0.005 ? v.toFixed(2) : v.toExponential(0));
 
-class Shuffle {
+class Shuffle extends Fitted {
   constructor(root) {
-    this.root = root;
+    super(root);
     this.svg = root.querySelector("svg");
     this.tip = root.querySelector(".tip");
     this.svg.onpointermove = (event) => this.point(event);
     this.svg.onpointerleave = () => (this.tip.hidden = true);
     root.querySelector(".save").onclick = () => saveSvg(this.svg, this.picture.title, this.picture.file, this.theme);
-    this.watcher = new ResizeObserver(() => this.layout());
-    this.watcher.observe(root);
   }
 
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.tip.hidden = true;
     this.svg.setAttribute("aria-label", picture.parts.map((part) => part.title).join(". "));
-    this.draw(this.width || this.root.clientWidth);
-  }
-
-  // Again, if there is another width for it.
-  layout() {
-    const width = this.root.clientWidth;
-    if (this.picture && width && width !== this.width) this.draw(width);
+    this.fit();
   }
 
   draw(width) {
-    if (!width) return;
-    this.width = width;
     const { parts, tokens } = this.picture, n = tokens.length;
     const columns = Math.max(1, Math.min(parts.length, Math.floor((width + PART.gap) / (PART.least + PART.gap))));
     const wide = (width - PART.gap * (columns - 1)) / columns;
