@@ -141,6 +141,17 @@ def by_autograd(layer: Layer, x: Float[Tensor, "n d_in"], i: int) -> Float[Tenso
     return each.square().sum((0, 2)).sqrt()
 
 
+def by_offset(values: Norms, counted: Bool[Tensor, "n n"]) -> list[tuple[int, float, int]]:
+    """(j − i, mean over the counted pairs with that offset, how many they are), the furthest before y_i first: −1 is the
+    token just before the output's own, +1 the one just after. Offsets without any left out."""
+    found = []
+    for offset in range(1 - len(values), len(values)):
+        here = values.diagonal(offset)[counted.diagonal(offset)]
+        if here.numel():
+            found.append((offset, float(here.mean()), here.numel()))
+    return found
+
+
 def by_distance(values: Norms, counted: Bool[Tensor, "n n"]) -> list[tuple[int, float, int]]:
     """(|i − j|, mean over the counted pairs at that distance, how many they are), nearest first; distances without any left out."""
     n = len(values)

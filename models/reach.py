@@ -46,6 +46,7 @@ class Reach:
     d_out: int
     output_gap: float
     autograd_gap: float
+    positioned: bool = False      # whether position vectors are in x
 
     @property
     def leak(self) -> float:
@@ -56,6 +57,10 @@ class Reach:
     def by_distance(self) -> list[tuple[int, float, int]]:
         """influence.by_distance over the pairs that can reach each other."""
         return influence.by_distance(self.norms, self.reaches)
+
+    def by_offset(self) -> list[tuple[int, float, int]]:
+        """influence.by_offset over the pairs that can reach each other."""
+        return influence.by_offset(self.norms, self.reaches)
 
 
 def holds(model: Model, kind: str) -> bool:
@@ -76,6 +81,7 @@ def reach(model: Model, ids: tuple[int, ...], choice: Choice, *, gap: float | No
     return Reach(
         choice, found, layer.reaches(n), layer.steps(n), layer.schedule(n), x.shape[1], y.shape[1],
         0.0 if again is None else _gap(y, again), autograd_gap(model, ids, choice) if gap is None else gap,
+        choice.kind == SELF_ATTENTION and choice.seed is None and model.config.positions != "none",
     )
 
 

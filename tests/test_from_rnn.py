@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,9 @@ from streamlit.util import calc_hash
 import models
 from models.checkpoint import save_checkpoint
 from models.divergence import jensen_shannon
+from models.layer_timing import LENGTHS as LENGTHS_MEASURED
 from models.layer_timing import Timing
-from models.reach import BIDIRECTIONAL, CNN, KINDS, RNN, SELF_ATTENTION, Choice, reach
+from models.reach import BIDIRECTIONAL, CNN, KINDS, RNN, SELF_ATTENTION, Choice, Reach, reach
 from models.seq2seq import Seq2Seq, Seq2SeqConfig
 from viz_app import cache
 from viz_app.figures import from_rnn_charts as charts
@@ -184,11 +186,77 @@ def test_the_curve_is_the_mean_by_distance(shipped):
 def test_the_words_state_the_numbers(shipped):
     scope = models.load("eng-fra", device="cpu")
     reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in KINDS]
-    text = say.explained(reaches)
-    found = reaches[0].by_distance()
-    assert f"{found[1][1] / found[-1][1]:,.3g} times weaker" in text
     outside = 36 - int(reaches[2].reaches.sum())
-    assert f"= 7 tokens, centred on their own. The other {outside} of 36 pairs" in text
+    assert f"= 7 tokens, centred on the output's own. The other {outside} of 36 pairs are exactly 0" in say.explained(reaches)
+
+
+def by_hand(kind: str, norms: list[list[float]], *, seed: int | None = 1, positioned: bool = False, **choice: int) -> Reach:
+    """A Reach of these norms; every pair is reached where its norm is not 0."""
+    made = torch.tensor(norms, dtype=torch.float32)
+    steps = torch.ones(made.shape, dtype=torch.int64)
+    return Reach(Choice(kind, seed, **choice), made, made > 0, steps, [[0]], 1, 1, 0.0, 0.0, positioned)
+
+
+# row i is output y_i, column j input x_j: what comes before y_i stands left of the diagonal
+FADING = [[9.0, 0, 0], [4.0, 9.0, 0], [1.0, 2.0, 9.0]]
+UNEVEN = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
+
+
+def test_an_rnn_that_fades_and_one_that_does_not_are_told_apart():
+    text = say.explained([by_hand(RNN, FADING)])
+    assert "at distance 2 (1, one pair) is 3 times weaker than at distance 1 (3, mean of 2 pairs)" in text
+    grown = [[9.0, 0, 0], [4.0, 9.0, 0], [15.0, 2.0, 9.0]]
+    assert "at distance 2 (15, one pair) is 5 times stronger than at distance 1" in say.explained([by_hand(RNN, grown)])
+    assert "times" not in say.explained([by_hand(RNN, [[9.0, 0], [4.0, 9.0]])])
+
+
+def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
+    text = say.explained([by_hand(BIDIRECTIONAL, UNEVEN)])
+    assert "Left of the diagonal, read forwards, the influence at distance 2 (0.5, one pair) is 6 times weaker" in text
+    assert "Right of it, read backwards, the influence at distance 2 (2, one pair) is 3.5 times weaker" in text
+
+
+@pytest.mark.parametrize(("norms", "most", "least"), [
+    (UNEVEN, "the token just after its own (7, mean of 2 pairs)", "the token 2 places before its own (0.5, one pair)"),
+    (np.transpose(UNEVEN).tolist(), "the token just before its own (7, mean of 2 pairs)",
+     "the token 2 places after its own (0.5, one pair)"),
+])  # fmt: skip
+def test_attention_is_measured_before_and_after_a_token_apart(norms, most, least):
+    text = say.explained([by_hand(SELF_ATTENTION, norms, seed=None, positioned=True)])
+    assert f"answers most to {most} and least to {least}" in text
+    assert "x hold the position vectors" in text
+    assert "not told where tokens stand" in say.explained([by_hand(SELF_ATTENTION, norms)])
+    assert say.explained([by_hand(SELF_ATTENTION, [[9.0]])]) == "- **self-attention.** Full."
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "none"])
+def test_what_attention_is_told_of_places_is_the_models(positions):
+    model = random_model(vocab_size=9, n_encoder_layers=1, n_ctx=97, positions=positions)
+    own, new = (reach(model, (4, 5, 6, 2), Choice(SELF_ATTENTION, seed)) for seed in (None, 1))
+    assert (own.positioned, new.positioned) == (positions != "none", False)
+    turned = reach(model, (6, 5, 4, 2), Choice(SELF_ATTENTION)).norms[[2, 1, 0, 3]][:, [2, 1, 0, 3]]
+    assert torch.allclose(own.norms, turned, atol=1e-5) == (not own.positioned)     # order shows only where it is told
+    by_offset = {offset: mean for offset, mean, _ in own.by_offset()}
+    norms = own.norms.numpy()
+    for offset in range(-3, 4):
+        by_hand = np.mean([norms[i, i + offset] for i in range(4) if 0 <= i + offset < 4])
+        assert by_offset[offset] == pytest.approx(by_hand, rel=1e-5)
+
+
+@pytest.mark.parametrize(("width", "depth", "said"), [
+    (1, 2, "2 layers of width 1 see depth·(width − 1) + 1 = 1 token, centred on the output's own. The other 30 of 36 pairs"),
+    (3, 1, "1 layer of width 3 sees depth·(width − 1) + 1 = 3 tokens, centred on the output's own. The other 20 of 36 pairs"),
+    (7, 6, "= 37 tokens, centred on the output's own. That covers all 36 pairs"),
+])  # fmt: skip
+def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
+    scope = models.load("eng-fra", device="cpu")
+    found = reach(scope.model, ids(scope.path), Choice(CNN, 1, width, depth))
+    assert said in say.explained([found])
+    longest = "no path" if width == 1 else str(-(-5 // (width // 2)))
+    assert f"| CNN | O(k·n·d²) | O(1) (**{depth}**) | O(log_k n); contiguous O(n/k) (**{longest}**)" in say.compared([found], [])
+    drawn = next(iter(charts.path_lengths([found], "t").to_dict()["datasets"].values()))
+    assert all(row["steps"] for row in drawn)
+    assert len(drawn) == (1 if width == 1 else 6)
 
 
 def test_table_1_counts_on_the_graphs(shipped):
@@ -196,8 +264,29 @@ def test_table_1_counts_on_the_graphs(shipped):
     reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in KINDS]
     table = say.compared(reaches, [])
     assert "| RNN | O(n·d²) | O(n) (**6**) | O(n) (**6**) | – |" in table
-    assert "| CNN | O(k·n·d²) | O(1) (**3**) | O(n/k); dilated O(log_k n) (**5**) | – |" in table
+    assert "| CNN | O(k·n·d²) | O(1) (**3**) | O(log_k n); contiguous O(n/k) (**5**) | – |" in table
     assert "| self-attention | O(n²·d) | O(1) (**1**) | O(1) (**1**) | – |" in table
+
+
+def test_the_lengths_that_are_said_are_those_measured():
+    assert f"{len(LENGTHS_MEASURED)} lengths, each twice the one before, from 8 to 1,024 tokens" in say.UNMEASURED
+    assert all(b == 2 * a for a, b in pairwise(LENGTHS_MEASURED))
+
+
+@pytest.mark.parametrize(("rnn", "attention", "said"), [
+    (4.0, 2.0, "At 64 tokens the RNN takes 2 times as long as self-attention."),
+    (2.0, 5.0, "At 64 tokens self-attention takes 2.5 times as long as the RNN."),
+    (2.0, 2.001, "At 64 tokens the RNN and self-attention take the same time."),
+])  # fmt: skip
+def test_the_slower_of_two_layers_is_named(rnn, attention, said):
+    kinds = {RNN: (1, rnn), SELF_ATTENTION: (2, attention)}
+    timings = [
+        Timing(kind, n, (last * (n / 64) ** power,)) for n in (8, 16, 32, 64) for kind, (power, last) in kinds.items()
+    ]
+    text = say.grew(timings)
+    assert said in text
+    assert "RNN n^1.00 (32 to 64); self-attention n^2.00 (32 to 64)" in text
+    assert "With n^1, twice the tokens take twice the time" in text
 
 
 def test_nothing_is_measured_until_it_is_asked_for_and_what_is_stays(shipped, monkeypatch):
@@ -238,9 +327,17 @@ def test_the_lengths_are_those_of_the_records_and_the_missing_ones_are_named(shi
     assert "**eng-fra** falls by 8.5 BLEU, from 40.0 (1–3 words) to 31.5 (4–9 words, 13 cases)" in prose(at)
     assert "attnscope evaluate eng-fra-bahdanau" in prose(at)
     assert "attnscope evaluate eng-fra --data" not in prose(at)
-    assert "best on its longest" in say.fell({"x": [LENGTHS[0]]})
+    assert "Each point is a score over 13 to 71 cases" in prose(at)
+    assert "best on its longest" in say.fell({"x": [LENGTHS[0]]}, {"x": 1})
     chart = charts.by_length({"a": LENGTHS}, "t").to_dict()
     assert [r["words"] for r in next(iter(chart["datasets"].values()))] == [2.0, 6.5]
+
+
+def test_unequal_trainings_are_said_where_models_are_compared(shipped):
+    records = {"a": LENGTHS, "b": LENGTHS}
+    assert "Not trained alike: b for 1,200 steps; a for 1 step." in say.fell(records, {"a": 1, "b": 1200, "c": 7})
+    assert "alike" not in say.fell(records, {"a": 12, "b": 12, "c": 7})
+    assert "Not trained alike: eng-fra-bahdanau for 19 steps; eng-fra for 17 steps." in prose(page("eng-fra", "Two alignments"))
 
 
 @pytest.mark.parametrize("name", ["eng-fra", "eng-fra-bahdanau"])

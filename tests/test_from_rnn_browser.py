@@ -57,7 +57,7 @@ def test_a_cell_says_its_exact_norm_in_every_layer(page, checkpoint):
         told = point(page, which, 4, 1)
         assert told["value"] == pytest.approx(float(norms[4, 1]), rel=1e-4, abs=1e-9)
     assert "output y_i: 5 e, input x_j: 2 b" in told["text"]
-    assert "0: it cannot reach" in point(page, 0, 1, 4)["text"]
+    assert "0: nothing arrives" in point(page, 0, 1, 4)["text"]
     said = page.locator(".maps figcaption span").all_inner_texts()
     assert [text.startswith(f"random weights, seed {SEED}") for text in said] == [True, True, True, False]
 

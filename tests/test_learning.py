@@ -1,15 +1,20 @@
 """What the page says of how models learned is what their records say, model by model."""
 
+from dataclasses import replace
+
 import pytest
+import torch
 from small import Reversal, reversal_trainer
 
+from models.architectures import build
 from models.attention_only import AttentionOnlyConfig
 from models.scope import Scope, load
 from models.seq2seq import Seq2SeqConfig
+from models.similarity import KINDS as KINDS_ALL
 from models.transformer import TransformerConfig
 from viz_app.figures import learning
 from viz_app.figures.learning import Learner
-from viz_app.figures.learning_words import fastest
+from viz_app.figures.learning_words import fastest, similarities
 from viz_app.figures.look import LIGHT
 
 VOCAB = Reversal().tokenizer.vocab_size
@@ -62,6 +67,33 @@ def test_similarities_compares_only_what_shares_a_recipe(scopes):
     assert learning.similarities(scopes[:6]) == []
 
 
+def test_what_the_similarities_share_is_counted(scopes):
+    found = learning.similarities(scopes)
+    sizes = sorted(sum(p.numel() for p in scope.model.parameters()) for scope in scopes if scope.name.startswith("sim "))
+    text = similarities(found)
+    assert "trained for 4 steps each" in text
+    assert f"in all {sizes[0]:,} to {sizes[-1]:,} parameters" in text
+    assert "for 4 to 9 steps by one recipe" in similarities([*found, replace(found[0], steps=9)])
+    begun = {kind: build_from_one_seed(TransformerConfig(**SIZES, similarity=kind)) for kind in KINDS_ALL}
+    same = {
+        kind: all(torch.equal(begun["dot"][name], weights[name]) for name in begun["dot"]) for kind, weights in begun.items()
+    }
+    assert same == {"dot": True, "scaled dot": True, "cosine": True, "general": True, "additive": False}
+    assert "the additive model's other weights begin elsewhere" in text
+
+
+def build_from_one_seed(config) -> dict[str, torch.Tensor]:
+    torch.manual_seed(1)
+    return build(config).state_dict()
+
+
+def test_unequal_trainings_are_said():
+    short, long = Learner("a", "one", 10, 200, ((200, 95.0),), 96.5, 100), Learner("b", "two", 10, 4000, ((400, 95.0),), 9, 100)
+    third = Learner("c", "three", 10, 200, ((200, 1.0),), 1.0, 100)
+    text = fastest([short, long, third])
+    assert "Not trained alike: **two** for 4,000 steps; **one** and **three** for 200 steps." in text
+
+
 def test_learned_is_the_first_step_over_the_bar():
     curve = ((100, 12.0), (200, 90.0), (300, 71.0), (400, 95.0))
     fast = Learner("a", "fast one", 10, 400, curve, 96.5, 100)
@@ -69,8 +101,9 @@ def test_learned_is_the_first_step_over_the_bar():
     never = Learner("c", "lost one", 10, 400, ((100, 1.0), (400, 3.0)), 3.0, 100)
     assert [one.learned_at for one in (fast, slow, never)] == [200, 400, None]
     said = fastest([slow, never, fast])
-    assert "**fast one**, at step 200; last: **slow one**, at step 400" in said
-    assert "Never there: **lost one**." in said
+    assert "First found right on 90 % of the validation dates: **fast one**, at step 200; last: **slow one**, at step 400" in said
+    assert "Not there within their training: **lost one** (400 steps)." in said
+    assert "alike" not in said
     assert "at the same validated step, 200" in fastest([fast, fast])
     rows = learning.table([fast, never], ["2001-01-01", "x"])
     assert list(rows["Reached 90 % at step"]) == ["200", "never"]

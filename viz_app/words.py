@@ -1,6 +1,6 @@
 """What the app says about attention, in words: titles, axes, explanations. Layers and heads are counted from 1 here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from models.trace import AttentionSite, Trace
@@ -167,6 +167,23 @@ def at_step(step: int, trace: Trace) -> str:
 def score(metric: str, value: float) -> str:
     """A score to at most two decimals, with its unit if its name does not say it."""
     return f"{round(value, 2):g}{' %' if metric.endswith('exact match') else ''}"
+
+
+def unequal(steps: Mapping[str, int]) -> str:
+    """That models which are compared were trained for different numbers of steps, and for how many each, longest first; empty
+    where they were trained alike."""
+    if len(set(steps.values())) < 2:
+        return ""
+    said = [
+        f"{listed([name for name, own in steps.items() if own == n])} for {n:,} step{'s' * (n != 1)}"
+        for n in sorted(set(steps.values()), reverse=True)
+    ]
+    return f"Not trained alike: {'; '.join(said)}. What differs may come from that too."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: a, b and c."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def trained(training: dict) -> str:

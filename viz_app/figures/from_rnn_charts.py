@@ -46,13 +46,14 @@ def fading(reaches: Sequence[Reach], look: Look, title: str) -> go.Figure:
 
 
 def path_lengths(reaches: Sequence[Reach], title: str) -> alt.Chart:
-    """The most steps that any pair at a distance needs, counted on each layer's graph."""
+    """The most steps that any pair at a distance needs, counted on each layer's graph; no point where no path leads."""
     rows = []
     for reach in reaches:
         n = len(reach.steps)
         for distance in range(n):
             counted = max(int(reach.steps.diagonal(distance).max()), int(reach.steps.diagonal(-distance).max()))
-            rows.append({"layer": reach.choice.kind, "distance": distance, "steps": counted})
+            if counted:      # of convolutions of width 1 no number joins two tokens
+                rows.append({"layer": reach.choice.kind, "distance": distance, "steps": counted})
     colour, dash = _layers([reach.choice.kind for reach in reaches])
     chart = alt.Chart(pd.DataFrame(rows)).mark_line(point={"size": 26, "strokeDash": [1, 0]}).encode(
         x=alt.X("distance:Q", title="distance |i − j| (tokens)", axis=alt.Axis(format="d", tickMinStep=1)),

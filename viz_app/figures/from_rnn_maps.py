@@ -42,7 +42,7 @@ def influence(layers: Sequence[Named], source: Encoding, scale: str) -> bytes:
         arrays[f"map{i}"] = layer.reach.norms.numpy()
         maps.append({
             "title": _title(layer.reach), "note": layer.weights, "array": f"map{i}", "log": scale != "linear",
-            "least": top * 10.0**-DECADES, "largest": top, "none": "it cannot reach",
+            "least": top * 10.0**-DECADES, "largest": top, "none": "nothing arrives",
             "says": f"‖∂y_i/∂x_j‖, {'linear' if scale == 'linear' else 'log'} scale; hatched = 0",
         })  # fmt: skip
     header = {

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from models import Scope
 from models.checks import Check
-from models.layer_timing import Timing, growth
+from models.layer_timing import LENGTHS, Timing, growth
 from models.reach import BIDIRECTIONAL, CNN, D_NEW, KINDS, RNN, SELF_ATTENTION, Choice, Reach
 from models.seq2seq import Seq2Seq
+from viz_app import words
 
 QUESTION = "From RNN to attention: what changed?"
 ANSWER = "Four kinds of layer carry one token to another. What can each reach, what must wait for what, and what does it cost?"
@@ -15,7 +16,7 @@ ANSWER = "Four kinds of layer carry one token to another. What can each reach, w
 TABLE_1 = {
     RNN: ("O(n·d²)", "O(n)", "O(n)"),
     BIDIRECTIONAL: ("O(n·d²)", "O(n)", "O(n)"),
-    CNN: ("O(k·n·d²)", "O(1)", "O(n/k); dilated O(log_k n)"),
+    CNN: ("O(k·n·d²)", "O(1)", "O(log_k n); contiguous O(n/k)"),
     SELF_ATTENTION: ("O(n²·d)", "O(1)", "O(1)"),
 }
 RESTRICTED = ("self-attention (restricted)", "O(r·n·d)", "O(1)", "O(n/r)")
@@ -44,40 +45,70 @@ def explained(reaches: Sequence[Reach]) -> str:
 
 
 def _rnn(reach: Reach) -> str:
-    return f"Lower-triangular: an output sees its own token and those before it; all to the right is exactly 0. {_fades(reach)}"
+    return (
+        "Lower-triangular: an output sees its own token and those before it; all to the right is exactly 0. "
+        f"{_along(reach, -1, 'Backwards from an output')}"
+    )
 
 
 def _bidirectional(reach: Reach) -> str:
-    return f"Full: one direction fills what the other leaves empty, and both fade. {_fades(reach)}"
+    """Left of the diagonal stands what the forward direction carries, right of it the backward one."""
+    sides = _along(reach, -1, "Left of the diagonal, read forwards"), _along(reach, 1, "Right of it, read backwards")
+    return " ".join(["Full: one direction fills what the other leaves empty.", *(side for side in sides if side)])
 
 
 def _cnn(reach: Reach) -> str:
     n, choice = len(reach.norms), reach.choice
     field = choice.depth * (choice.width - 1) + 1
     beyond = n * n - int(reach.reaches.sum())
+    sees = f"{choice.depth} layers of width {choice.width} see" if choice.depth > 1 else f"1 layer of width {choice.width} sees"
+    outside = (
+        f"The other {beyond} of {n * n} pairs are exactly 0: this stack cannot know of them." if beyond
+        else f"That covers all {n * n} pairs of this sentence."
+    )
     return (
-        f"A band: {choice.depth} layer{'s' * (choice.depth > 1)} of width {choice.width} see depth·(width − 1) + 1 = {field} "
-        f"tokens, centred on their own. The other {beyond} of {n * n} pairs are exactly 0: this stack cannot know of them."
+        f"A band: {sees} depth·(width − 1) + 1 = {field} token{'s' * (field > 1)}, centred on the output's own. {outside}"
     )
 
 
 def _attention(reach: Reach) -> str:
-    found = reach.by_distance()
-    if len(found) < 2:
+    """Full and one step everywhere; what differs with the distance is measured, the tokens before and after apart."""
+    others = [entry for entry in reach.by_offset() if entry[0]]
+    if not others:
         return "Full."
-    return (
-        "Full: any distance takes one step, so how strongly one token moves another depends on what they are and not on how far "
-        f"they stand apart. The mean is {found[1][1]:.2g} at distance 1 and {found[-1][1]:.2g} at distance {found[-1][0]}."
+    least, most = min(others, key=lambda entry: entry[1]), max(others, key=lambda entry: entry[1])
+    source = (
+        "Distance may still count, because the inputs x hold the position vectors." if reach.positioned
+        else "It is not told where tokens stand, so what differs with the distance comes from these tokens alone."
     )
+    said = f"On average an output answers most to {_where(most[0])} ({_mean(most)})"
+    said += f" and least to {_where(least[0])} ({_mean(least)})." if most != least else "."
+    return f"Full: every pair is one step apart, and nothing has to pass through the tokens between. {source} {said}"
 
 
-def _fades(reach: Reach) -> str:
-    found = [entry for entry in reach.by_distance() if entry[1] > 0]
-    if len(found) < 3:
+def _where(offset: int) -> str:
+    """A token by how far it stands before or after the output's own."""
+    side = "before" if offset < 0 else "after"
+    return f"the token just {side} its own" if abs(offset) == 1 else f"the token {abs(offset)} places {side} its own"
+
+
+def _mean(entry: tuple[int, float, int]) -> str:
+    _, mean, pairs = entry
+    return f"{mean:.2g}, {'one pair' if pairs == 1 else f'mean of {pairs} pairs'}"
+
+
+def _along(reach: Reach, side: int, where: str) -> str:
+    """How influence changes from the nearest to the furthest token of one side, −1 before and 1 after; empty for too few."""
+    found = [entry for entry in reach.by_offset() if entry[0] * side > 0 and entry[1] > 0]
+    if len(found) < 2:
         return ""
-    (near, first, _), (far, last, _) = found[1], found[-1]
-    how = f"{_times(first / last)} weaker" if first >= last else f"{_times(last / first)} stronger"
-    return f"From distance {near} to distance {far} the influence becomes {how}: it passes through every state between."
+    near, far = sorted(found, key=lambda entry: abs(entry[0]))[:: len(found) - 1]
+    ratio = near[1] / far[1]
+    how = f"{_times(ratio)} weaker" if ratio >= 1 else f"{_times(1 / ratio)} stronger"
+    return (
+        f"{where}, the influence at distance {abs(far[0])} ({_mean(far)}) is {how} than at distance {abs(near[0])} "
+        f"({_mean(near)}); it passes through every state between."
+    )
 
 
 def _times(ratio: float) -> str:
@@ -116,12 +147,18 @@ def compared(reaches: Sequence[Reach], timings: Sequence[Timing]) -> str:
     rows = []
     for reach in reaches:
         cost, sequential, path = TABLE_1[reach.choice.kind]
-        counted = f"{sequential} (**{len(reach.schedule)}**)", f"{path} (**{int(reach.steps.max())}**)"
+        counted = f"{sequential} (**{len(reach.schedule)}**)", f"{path} (**{_longest(reach)}**)"
         rows.append([reach.choice.kind, cost, *counted, _slope(timings, reach.choice.kind)])
     name, cost, sequential, path = RESTRICTED
     rows.append([name, cost, sequential, path, "–"])
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _longest(reach: Reach) -> str:
+    """The most steps between any two tokens that a path joins; of convolutions of width 1 no stack joins two."""
+    alone = len(reach.steps) > 1 and reach.choice.kind == CNN and reach.choice.width == 1
+    return "no path" if alone else str(int(reach.steps.max()))
 
 
 def _slope(timings: Sequence[Timing], kind: str) -> str:
@@ -131,15 +168,18 @@ def _slope(timings: Sequence[Timing], kind: str) -> str:
 
 TABLE_NOTE = (
     "n tokens, d features, k the convolution's width, r the neighbourhood of restricted self-attention: Vaswani et al. 2017, "
-    "Table 1, where “recurrent” is one line. In bold: counted on the graphs of this page's layers for this sentence, longest pair; "
-    "the CNN is contiguous, and its path length is the number of layers that pair would need, whatever the depth above."
+    "Table 1, where “recurrent” is one line. Its O(log_k n) is the path length of dilated convolutions; that contiguous ones "
+    "need a stack of O(n/k) layers stands in §4. In bold: counted on this page's layers for this sentence, for the longest pair. "
+    "The CNN is contiguous: its sequential operations are its layers, and its path length is the number of layers that pair would "
+    "need, however many are stacked above."
 )
 
 
 UNMEASURED = (
-    "Press the button: each layer then reads random vectors of every length from 8 to 1,024 tokens, and the plot shows "
-    "the median time. How a cost grows shows where the line is straight: its slope is the power of n. Short inputs cost what "
-    "starting costs."
+    f"Press the button: each layer then reads random vectors at {len(LENGTHS)} lengths, each twice the one before, from "
+    f"{LENGTHS[0]} to {LENGTHS[-1]:,} tokens, and the plot shows the median time. Both axes are logarithmic: where a line is "
+    "straight, time grows as a power of n, and the steeper the line, the higher the power. Where it is flat, what a call costs at "
+    "any length outweighs the rest."
 )
 
 
@@ -149,18 +189,29 @@ def grew(timings: Sequence[Timing]) -> str:
     if not found:
         return "Two lengths in the upper half are needed before a slope can be fitted."
     said = "; ".join(f"{kind} n^{slope:.2f} ({shortest:,} to {longest:,})" for kind, (shortest, longest, slope) in found.items())
-    lines = [f"Time grows in the upper half of the lengths as: {said}. 1 means twice the tokens, twice the time; 2 four times."]
+    lines = [
+        f"In the upper half of the lengths time grows as: {said}. With n^1, twice the tokens take twice the time; with n^2, four "
+        "times."
+    ]
     last = max(t.n for t in timings)
     there = {t.layer: t.median for t in timings if t.n == last}
     if RNN in there and SELF_ATTENTION in there:
-        ratio = there[RNN] / there[SELF_ATTENTION]
-        faster = f"{ratio:.3g} times as long as self-attention" if ratio >= 1 else f"{1 / ratio:.3g} times less than self-attention"
-        lines.append(f"At {last:,} tokens the RNN takes {faster}.")
+        lines.append(f"At {last:,} tokens {_slower(there[RNN], there[SELF_ATTENTION])}.")
     return " ".join(lines)
 
 
-def fell(records: Mapping[str, Sequence[dict]]) -> str:
-    """How far each model falls from its best bucket to the longest, as a list in Markdown."""
+def _slower(rnn: float, attention: float) -> str:
+    """Which of two times is the longer, and how many times."""
+    if max(rnn, attention) / min(rnn, attention) < 1.005:
+        return "the RNN and self-attention take the same time"
+    if rnn > attention:
+        return f"the RNN takes {rnn / attention:.3g} times as long as self-attention"
+    return f"self-attention takes {attention / rnn:.3g} times as long as the RNN"
+
+
+def fell(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) -> str:
+    """How far each model falls from its best bucket to the longest, as a list in Markdown; how many cases the buckets hold;
+    and, from `steps`, whether the models were trained alike."""
     lines = []
     for name, buckets in records.items():
         best, longest = max(buckets, key=lambda b: b["score"]), max(buckets, key=lambda b: b["most"])
@@ -173,7 +224,10 @@ def fell(records: Mapping[str, Sequence[dict]]) -> str:
                 f"- **{name}** falls by {fall:.1f} BLEU, from {best['score']:.1f} ({where[0]}) to "
                 f"{longest['score']:.1f} ({where[1]}, {longest['cases']} cases)."
             )
-    return "\n".join(lines)
+    counts = [bucket["cases"] for buckets in records.values() for bucket in buckets]
+    sizes = f"Each point is a score over {min(counts):,} to {max(counts):,} cases; point at it to see how many."
+    unequal = words.unequal({name: steps[name] for name in records})
+    return "\n".join(lines) + "".join(f"\n\n{said}" for said in (sizes, unequal) if said)
 
 
 def unrecorded(names: Sequence[str]) -> str:
@@ -183,9 +237,9 @@ def unrecorded(names: Sequence[str]) -> str:
 
 
 FIGURE_2 = (
-    "**What to look for.** Bahdanau, Cho and Bengio (2015, figure 2) saw the score of a model with one fixed vector fall with the "
-    "length of the sentence, and that of a model with alignment hold: the vector h_m has the same size for three words as for "
-    "thirty, while an alignment goes back to every word. Short buckets hold many cases and long ones few: point to see how many."
+    "**What to look for.** Bahdanau, Cho and Bengio (2015, figure 2) saw the score of models with one fixed vector drop as "
+    "sentences grew longer; models with alignment held out better, and the one trained on sentences of up to 50 words did not drop "
+    "even there. The vector h_m has the same size for three words as for thirty, while an alignment goes back to every word."
 )
 
 DIFFERENT_ROWS = "The two models split this pair into different tokens, so their rows cannot be compared, and nothing is drawn."
@@ -211,9 +265,10 @@ def whose(scope: Scope, formula: str) -> str:
     return f"{scope.name}, {trained}: {formula}"
 
 
-def divergence(mean: float, step: int, largest: float) -> str:
-    """The divergence in words; the token of the step is in the picture, not in Markdown, because it is text from outside."""
+def divergence(mean: float, step: int, largest: float, unequal: str = "") -> str:
+    """The divergence in words; the token of the step is in the picture, not in Markdown, because it is text from outside.
+    `unequal` says, where it is so, that the two models were not trained alike."""
     return (
         f"On average the two rows are **{mean:.2f} bits** apart. They differ most at step {step + 1}, by {largest:.2f} bits; "
-        "the bars show which token that is."
+        f"the bars show which token that is.{f' {unequal}' if unequal else ''}"
     )

@@ -74,7 +74,10 @@ def _measuring(shown: Shown, there: Layers) -> None:
 
 def _begin(shown: Shown, d: int, width: int, repetitions: int) -> None:
     device = shown.scope.device
-    said = f"d = {d}, one layer each, CNN width {width}, one sentence a pass, median of {repetitions} after one pass to warm up"
+    said = (
+        f"d = {d}, one layer each, CNN width {width}, one sequence of random vectors a pass, median of {repetitions} after one "
+        "pass to warm up"
+    )
     st.session_state[_MEASURED] = Measured(said, machine(device), measure(d, width, repetitions, device))
 
 

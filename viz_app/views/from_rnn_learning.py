@@ -26,8 +26,10 @@ def stages(shown: Shown) -> None:
 
 def similarities(shown: Shown) -> None:
     """The same Transformer trained under each similarity."""
-    st.markdown(say.SIMILARITIES)
-    _show(learning.similarities(_shipped()), [], "similarities")
+    found = learning.similarities(_shipped())
+    if found:
+        st.markdown(say.similarities(found))
+    _show(found, [], "similarities")
 
 
 def _shipped() -> list[Scope]:

@@ -24,7 +24,7 @@ def length(shown: Shown) -> None:
     with left:
         st.altair_chart(charts.by_length(records, "Does a longer sentence lose more?"), key="from-rnn-lengths")
     with right, st.container(key="explanation"):
-        st.markdown(say.fell(records))
+        st.markdown(say.fell(records, {scope.name: int(scope.training.get("step", 0)) for scope in scopes}))
         st.markdown(say.FIGURE_2)
         with st.container(horizontal=True, gap="small", key="downloads"):
             download("These scores, CSV", lambda: files.lengths_csv(records), "score-by-length.csv", "text/csv")

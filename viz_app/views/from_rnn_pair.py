@@ -5,7 +5,7 @@ import streamlit as st
 from models import Scope
 from models.divergence import jensen_shannon
 from models.trace import AttentionSite, Trace
-from viz_app import cache, companions, parts
+from viz_app import cache, companions, parts, words
 from viz_app.components.maps import maps
 from viz_app.figures import from_rnn_files as files
 from viz_app.figures import from_rnn_maps as draw
@@ -55,7 +55,8 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
     writes = [label.text for label in draw.written(first.target)]
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        st.markdown(say.divergence(float(apart.mean()), int(apart.argmax()), float(apart.max())))
+        unequal = words.unequal({scope.name: int(scope.training.get("step", 0)) for scope in scopes})
+        st.markdown(say.divergence(float(apart.mean()), int(apart.argmax()), float(apart.max()), unequal))
         st.markdown(say.JENSEN_SHANNON)
         source = [label.text for label in labels(first.source)]
         with st.container(horizontal=True, gap="small", key="downloads"):

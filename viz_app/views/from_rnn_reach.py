@@ -27,7 +27,7 @@ def reach(shown: Shown) -> None:
     maps(draw.influence(there.named, there.source, scale), key="from-rnn-maps")
     left, right = st.columns([1.15, 1], gap="medium")
     with left:
-        title = "How influence fades with distance: pairs a layer can reach"
+        title = "Influence by distance: mean over the pairs that a layer can reach"
         figure = charts.fading(there.reaches, look(st.context.theme.type), title)
         st.plotly_chart(figure, theme=None, key="from-rnn-fading", config=parts.camera("by-distance"))
         parts.checks_panel(parts.checked(say.checks(there.reaches)), words.trained(shown.scope.training))
