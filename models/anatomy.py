@@ -94,13 +94,19 @@ def gradient_norm(weights: Float[Tensor, "*rows key"]) -> Float[Tensor, "*rows"]
 @dataclass(frozen=True)
 class Scaling:
     """What dividing q·k by `divisor` makes of one or more rows. `gradient` is gradient_norm: how strongly the weights
-    still answer when a score moves."""
+    answer when a score, q·k/divisor, moves."""
 
     divisor: float
     scores: Float[Tensor, "*rows key"]
     weights: Float[Tensor, "*rows key"]
     entropy: Float[Tensor, "*rows"]
     gradient: Float[Tensor, "*rows"]
+
+    @property
+    def product_gradient(self) -> Float[Tensor, "*rows"]:
+        """‖∂ weights/∂(q·k)‖: how strongly the weights answer when a product q·k moves, which by the chain rule is the
+        gradient divided by the divisor. This is what reaches q and k."""
+        return self.gradient / self.divisor
 
 
 def scaling(raw: Float[Tensor, "*rows key"], allowed: Bool[Tensor, "*rows key"], divisor: float) -> Scaling:

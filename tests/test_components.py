@@ -151,6 +151,24 @@ def test_pointing_at_a_cell_leaves_only_its_line(page: Page, mount: Callable[...
     expect(page.locator('svg text.token.on[data-side="key"]')).to_have_text(f"k{key}")
 
 
+def test_a_line_is_as_strong_as_its_weight(page: Page, mount: Callable[..., Show]) -> None:
+    """Read back from the drawing: each line's two ends say which weight it is, its opacity how strong it is drawn."""
+    weights = some_weights()
+    mount("head")(head_payload(weights))
+    rows = {side: [float(t.get_attribute("y")) for t in page.locator(f'svg text.token[data-side="{side}"]').all()]
+            for side in ("query", "key")}  # fmt: skip
+    drawn = {}
+    for path in page.locator("svg > g").first.locator("path").all():
+        for line in path.get_attribute("d").split("M")[1:]:
+            start, end = (float(point.split()[-1]) for point in (line.split("C")[0], line))
+            at = (int(np.abs(np.subtract(rows["query"], start)).argmin()), int(np.abs(np.subtract(rows["key"], end)).argmin()))
+            drawn[at] = float(path.get_attribute("stroke-opacity"))
+    assert set(drawn) == {(int(q), int(k)) for q, k in zip(*np.nonzero(weights >= 0.01), strict=True)}
+    assert max(abs(strength - weights[at]) for at, strength in drawn.items()) <= 0.005 + 1e-6
+    note = page.locator(".lines .note")
+    expect(note).to_have_text("Strength of a line = weight, to the nearest 0.01; under 0.01 not drawn.")
+
+
 def test_a_click_on_a_token_locks_it_and_a_second_lets_go(page: Page, mount: Callable[..., Show]) -> None:
     weights = some_weights()
     mount("head")(head_payload(weights))

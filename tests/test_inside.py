@@ -5,6 +5,7 @@ import io
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import altair as alt
@@ -200,8 +201,77 @@ def test_the_charts_hold_the_numbers(trace, at, dark):
     rows = chart.to_dict()["data"]["values"]
     ours = [row["weight"] for row in rows if row["softmax"] != "without"]
     np.testing.assert_array_equal(np.float32(ours), at.site.weights(at.head)[at.query].numpy())
-    curve = inside_scaling.curve_chart(at, "gradient", "title", "unit", dark).to_dict()
+    curve = inside_scaling.curve_chart(at, "product_gradient", "title", "unit", dark).to_dict()
     assert len(curve["layer"]) == 2
+    assert curve["layer"][0]["encoding"]["y"]["field"] == "product_gradient"
+
+
+def by_autograd(raw: torch.Tensor, allowed: torch.Tensor, divisor: float) -> tuple[float, float]:
+    """‖∂ weights/∂ scores‖ and ‖∂ weights/∂(q·k)‖ of one row, by differentiating softmax itself."""
+    def softmax(scores: torch.Tensor) -> torch.Tensor:
+        return scores.masked_fill(~allowed, -torch.inf).softmax(-1)
+
+    by_scores = torch.autograd.functional.jacobian(softmax, raw / divisor)
+    by_products = torch.autograd.functional.jacobian(lambda products: softmax(products / divisor), raw)
+    return float(by_scores.norm()), float(by_products.norm())
+
+
+def test_the_gradients_with_and_without_are_softmaxs(at):
+    site, c = at.site, inside_scaling.compared(at)
+    raw, allowed, root = (site.q[0, at.head] @ site.k[0, at.head].T).double(), site.allowed(head=at.head), math.sqrt(site.d_head)
+    for scaling, divisor, place in ((c.with_root, root, 0), (c.without, 1.0, 1)):
+        by_row = [by_autograd(row, open_, divisor) for row, open_ in zip(raw, allowed, strict=True)]
+        assert (float(scaling.gradient), float(scaling.product_gradient)) == pytest.approx(by_row[at.query], rel=1e-3, abs=1e-6)
+        means = np.mean(by_row, axis=0)
+        assert (c.mean_gradient[place], c.mean_product_gradient[place]) == pytest.approx(tuple(means), rel=1e-3)
+    curve = inside_scaling.curves(at)[-1]
+    wanted = by_autograd(raw[at.query], allowed[at.query], curve["divisor"])
+    assert (curve["gradient"], curve["product_gradient"]) == pytest.approx(wanted, rel=1e-3, abs=1e-6)
+
+
+def longer(trace: Trace, times: float) -> inside.Cell:
+    """A head whose queries are so many times as long."""
+    site = trace.attention[SITES[0]]
+    return inside.cell(trace, replace(site, q=site.q * times), 1, 2, 1)
+
+
+@pytest.fixture(params=[0.01, 0.3, 2.0], ids=["flat", "usual", "settled"])
+def scaled(trace, request) -> inside.Cell:
+    return longer(trace, request.param)
+
+
+def test_no_gradient_at_all_is_not_called_less(trace):
+    assert "no gradient is left to measure" in inside_scaling.says(longer(trace, 1e4))
+
+
+def test_what_is_said_of_the_division_follows_from_both_gradients(scaled):
+    site, text = scaled.site, inside_scaling.says(scaled)
+    raw, root = (site.q[0, 1] @ site.k[0, 1].T).double(), math.sqrt(site.d_head)
+    assert f"would lie {root:.3g} times as far apart" in text
+    strongest = [float((raw[2] / divisor).softmax(-1).max()) for divisor in (1.0, root)]
+    assert "would be {:.2f} instead of {:.2f}.".format(*strongest) in text
+    by_scores, by_products = np.transpose([np.mean([by_autograd(row, site.allowed(head=1)[i], divisor) for i, row in
+                                                    enumerate(raw)], axis=0) for divisor in (1.0, root)])  # fmt: skip
+    assert "mean gradient by q·k would be {:.2g} instead of {:.2g}".format(*by_products) in text
+    assert ("less would reach q and k" in text) == (by_products[0] < by_products[1])
+    assert ("makes up for that" in text) == (by_products[0] >= by_products[1] and by_scores[0] < by_scores[1])
+    assert ("neither would be smaller" in text) == (by_products[0] >= by_products[1] and by_scores[0] >= by_scores[1])
+    here = [by_autograd(raw[2], site.allowed(head=1)[2], divisor) for divisor in (1.0, root)]
+    assert f"answer {as_strongly(here[0][0] / here[1][0])} when a score moves" in text
+    assert f"when q·k moves, the weights would answer {as_strongly(here[0][1] / here[1][1])}." in text
+
+
+def as_strongly(change: float) -> str:
+    if 0.95 <= change <= 1.05:
+        return "about as strongly"
+    return "hardly at all" if change < 0.0005 else f"{'only ' * (change < 1)}{change:.{2 if change < 1 else 3}g} times as strongly"
+
+
+def test_the_table_of_the_division_holds_the_gradients_by_scores_and_by_products(at):
+    lines = {row[1].strip(): row[2:4] for row in (line.split("|") for line in inside_scaling.table(at).splitlines()[2:])}
+    own, root = lines["gradient of this query, ‖diag(p) − p·pᵀ‖"], math.sqrt(at.site.d_head)
+    by_products = lines["the same by q·k, ÷ the divisor"]
+    assert [float(v) for v in by_products] == pytest.approx([float(own[0]) / root, float(own[1])], rel=2e-3)
 
 
 def test_a_query_that_reads_one_token_has_nothing_to_scale(trace):

@@ -19,7 +19,7 @@ from models import decoding
 from models.checks import check_site
 from models.interventions import READY_MADE, MaskChange, MaskChanges, ready_made
 from models.masked_runs import MaskedRun, run_masked
-from models.masks import DRAWN, LOOK_AHEAD, PADDING
+from models.masks import DRAWN, LOOK_AHEAD, PADDING, Mask
 from models.scope import Scope
 from models.tokenizer import END, PAD, START
 from viz_app import words
@@ -184,6 +184,42 @@ def test_blocks_of_two() -> None:
 def test_a_wrong_ready_made_mask_is_refused(name: str, k: int) -> None:
     with pytest.raises(ValueError, match=r"must be at least|is one of"):
         ready_made(name, k, 3, 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", READY_MADE)
+def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> None:
+    """Between two texts nothing comes before or after: there it speaks of places; in the decoder look-ahead stays on."""
+    label = masks_words.ready_label(kind, name, "")
+    layer = MaskChange(ready=name, k=2).ready_name
+    why = masks_words.reason(kind, layer)
+    if kind == "cross":
+        assert not {"causal", "before and", "previous", "back", "itself"} & set(label.replace(":", "").split())
+        assert name == "none" or "place" in label
+        assert name == "none" or ("in the source" in why and "in the target" in why)
+        assert "look-ahead" not in masks_words.layer(kind, layer)
+    else:
+        assert "source" not in label
+        assert ("does not exist yet" in why) == (kind == "decoder_self" and name == "causal")
+    allowed = ready_made(name, 2, 5, 5) & (ready_made("causal", 1, 5, 5) if kind == "decoder_self" and name != "none" else True)
+    ahead = bool(allowed.triu(1).any())
+    assert ("back" in label or "ahead" in label) == (kind == "decoder_self" and not ahead and name in ("window", "block-diagonal"))
+    if name == "causal" and kind == "cross":
+        assert (label, masks_words.layer(kind, layer)) == ("source places up to its own", "places up to its own")
+        assert why == "its place in the source is after the query's in the target"
+        assert not ready_made(name, 2, 5, 5)[1, 2]      # row 1 may not read column 2: the source place after the query's
+
+
+def test_a_prefix_meets_the_part_of_the_mask_that_is_said(dates: Scope, own: list[MaskedRun]) -> None:
+    change = MaskChange(ready="previous")
+    for kind, said, shape in (("decoder_self", "top-left m × m part", (3, 3)), ("cross", "first m rows", (3, 9))):
+        site = next(s for s in own[0].trace.attention.values() if s.kind == kind)
+        assert said in masks_words.rules(site)
+        whole = ready_made("previous", 1, 9, 9)
+        part = change.apply(Mask(), *shape).expanded(0, 0, *shape)
+        assert torch.equal(part, whole[: shape[0], : shape[1]])
+    assert "with the bias of W_O alone" in masks_words.rules(site, False)
+    assert "with its residual stream and the bias of W_O alone" in masks_words.rules(site)
 
 
 def test_no_change_is_exactly_the_models_own_run(dates: Scope, own: list[MaskedRun]) -> None:

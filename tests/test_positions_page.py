@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 from app_parts import picture, prose
-from small import Reversal, random_model
+from small import Reversal, random_model, random_seq2seq
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 import models
 from models.checkpoint import save_checkpoint
 from models.decoding import greedy
+from models.masks import Mask, look_ahead
 from models.position_measures import by_distance, measure, rotation
 from models.positions import FORMULAS, formula_table, wavelengths
 from models.shuffle import ORDERS, new_order, shuffle_test, without_positions
@@ -103,7 +104,7 @@ def test_the_shuffle_test_on_the_page_is_the_models(folders, how):
 
 
 def test_a_model_without_positions_says_so(folders):
-    assert "trained without position vectors" in prose(page(folders["none"]))
+    assert "This model has no position vectors. Its encoder cannot know the order" in prose(page(folders["none"]))
     at = page(folders["none"], section="Map")
     assert "This model's own" not in at.segmented_control(key="positions-table").options
     assert "no position vectors at all" in prose(at)
@@ -220,13 +221,92 @@ def test_looks_are_the_themes():
         assert (its.paper, its.accent) == (themes[name]["backgroundColor"], themes[name]["primaryColor"])
 
 
+RECURRENT = {way: random_seq2seq(vocab_size=9, bidirectional=way) for way in (True, False)}
+
+
+@pytest.mark.parametrize(("config", "said", "unsaid"), [
+    (random_model(positions="sinusoidal").config, "So every place has a vector of its own", "no position vectors"),
+    (random_model(positions="none").config, "This model has no position vectors.", "So every place"),
+    (RECURRENT[True].config, "the order is in its states", "Attention"),
+])  # fmt: skip
+def test_the_page_says_how_this_model_knows_the_order(config, said, unsaid):
+    text = say.answer(config)
+    assert said in text
+    assert unsaid not in text
+
+
+def test_only_attention_without_a_mask_is_blind_to_order():
+    """What the page says of attention by itself: reordered tokens give reordered vectors, but not under look-ahead."""
+    assert "Attention without a mask does not: if its tokens change places" in say.answer(random_model().config)
+    layer = random_model(positions="none").encoder.layers[0].self_attn
+    x, order = torch.randn(1, 7, layer.d_model if hasattr(layer, "d_model") else 15), torch.tensor([3, 0, 6, 1, 5, 2, 4])
+    free, ahead = Mask(), Mask([look_ahead(7, 7)])
+    assert torch.allclose(layer(x, x, free)[:, order], layer(x[:, order], x[:, order], free), atol=1e-5)
+    assert not torch.allclose(layer(x, x, ahead)[:, order], layer(x[:, order], x[:, order], ahead), atol=1e-2)
+
+
+@pytest.mark.parametrize("both", [True, False], ids=["both ways", "one way"])
+def test_an_rnn_says_which_states_moved(both):
+    ids, order = (4, 5, 6, 7, 8, 2), (0, 2, 1, 3, 4, 5)
+    model = RECURRENT[both]
+    text = say.recurrent(shuffle_test(model, ids, order))
+    with torch.no_grad():
+        run = [model.encoder.recurrence(model.embedding(torch.tensor([[ids[i] for i in way]])) * 17**0.5)[0][0].numpy()
+               for way in (range(6), order)]  # fmt: skip
+    change = np.argsort(order)
+    for name, half in (("forwards" if both else "states", slice(0, 7)), ("backwards", slice(7, 14)))[: 1 + both]:
+        apart = np.linalg.norm((run[1][change] - run[0])[:, half], axis=1) / np.linalg.norm(run[0][:, half], axis=1)
+        assert f"{name} {100 * apart.mean():.0f} %" in text
+        assert f"{name} {int((apart < 1e-6).sum())}" in text.partition("same as before: ")[2]
+    assert ("reading backwards, only up to the last one" in text) == both
+    assert "each state comes out different" not in text
+
+
+def test_a_rotation_is_there_for_the_paper_and_no_matrix_at_all_for_two_sines():
+    """Not only at PE(0), which is zeros: without it the best matrix misses by nearly as much."""
+    table = formula_table("sin-sin", 261, 64).numpy()
+    missed = []
+    for start in (0, 1):
+        here, there = table[start:256], table[start + 5 :]
+        missed.append(np.linalg.norm(here @ np.linalg.lstsq(here, there, rcond=None)[0] - there) / np.linalg.norm(there))
+    text = say.verdict(measure("sin-sin", 100, 64, 5))
+    assert f"Over 256 positions together the best one misses by {100 * missed[0]:.1f} % of the vectors' length" in text
+    assert not table[0].any()
+    assert missed[1] > 0.9 * missed[0]
+
+
+def test_a_dimension_stands_still_over_the_positions_shown():
+    text = say.verdict(measure("paper", 4, 64, 1))
+    still = int((np.ptp(formula_table("paper", 4, 64).numpy(), axis=0) < 0.01).sum())
+    products = formula_table("paper", 4, 64).numpy()
+    alike = (products @ products.T).min() / 32
+    assert f"{still} of 64 dimensions stand still over these 4 positions" in text
+    assert f"at least {100 * alike:.0f} % alike" in text
+
+
+def test_the_doubled_exponent_leaves_every_text_from_the_pair_that_is_named():
+    assert "from the pair log₂ d on (counted from 0) no wavelength is under 60,000 positions" in say.WHAT["2^i"]
+    for d in (2, 8, 64, 512):
+        waves = wavelengths("2^i", d).numpy()[::2]
+        first = int(np.log2(d))
+        assert (waves[first:] > 60_000).all()
+        assert waves[first - 1] < 60_000
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({}, "the same numbers"), ({"norm": "pre"}, "LayerNorm comes between"), ({"positions": "none"}, "this model itself adds no p"),
+])  # fmt: skip
+def test_whose_the_products_are_is_said(changes, said):
+    assert say.through(random_model(**changes).config).endswith((said, f"{said})", f"(in this model {said})"))
+
+
 def test_verdicts_follow_the_numbers():
     at_64 = {formula: say.verdict(measure(formula, 100, 64, 5)) for formula in FORMULAS}
     assert "one fixed rotation" in at_64["paper"]
     assert "stand still" not in at_64["paper"]
     assert "52 of 64 dimensions stand still" in at_64["2^i"]
     assert "No matrix" in at_64["sin-sin"]
-    assert "positions resemble one far away" in say.verdict(measure("paper", 100, 2, 5))
+    assert "positions resemble one further away" in say.verdict(measure("paper", 100, 2, 5))
     assert "rounding" in say.share(1e-9)
 
 

@@ -66,7 +66,44 @@ def test_the_files_hold_the_states(scope, trace):
     assert list(kept["target_tokens"]) == list(trace.target.tokens)
 
 
-def test_the_words_say_its_sizes(scope):
-    text = states.says(scope.config, words.terms("translation"))
+def test_the_words_say_its_sizes_and_which_way_it_reads(scope, trace):
+    text, both = states.says(scope.config, words.terms("translation")), scope.config.bidirectional
     assert f"**{scope.config.d_memory} numbers**" in text
-    assert ("backward" in text) == scope.config.bidirectional
+    assert ("in both directions" in text) == both
+    assert ("h←(t) = f(token t, h←(t+1))" in text) == both
+    assert ("the state after that token: h(t) = f(token t, h(t−1))" in text) == (not both)
+    moved = states_after(scope, trace, 1)                # another token at place 1
+    forwards, backwards = moved[:, : scope.config.d_hidden].any(1), moved[:, scope.config.d_hidden :].any(1)
+    assert forwards.tolist() == [False, True, True, True, True]
+    if both:
+        assert backwards.tolist() == [True, True, False, False, False]
+
+
+def states_after(scope: Scope, trace: Trace, place: int) -> np.ndarray:
+    """By how much each state moves when the token at this place is another."""
+    ids = list(trace.source.ids)
+    ids[place] = ids[place] + 1
+    other = scope.model.embedding(torch.tensor([ids])) * scope.config.d_model**0.5
+    return (scope.model.encoder.recurrence(other)[0][0].detach().numpy() - by_torch(scope, trace)).round(6)
+
+
+def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
+    text, d = states.says(scope.config, words.terms("translation")), scope.config.d_hidden
+    assert f"s(0) = tanh(W h(m) + b), {d} numbers" in text
+    read, decoder = by_torch(scope, trace), scope.model.decoder
+    h_m = np.concatenate([read[-1, :d], read[0, d:]])            # forward at the last token, backward at the first
+    s_0 = np.tanh(decoder.W_s.weight.detach().numpy() @ h_m + decoder.W_s.bias.detach().numpy())
+    y = scope.model.embedding(torch.tensor([trace.target.ids])) * scope.config.d_model**0.5
+    with torch.no_grad():
+        again = decoder.recurrence(y, torch.tensor(s_0)[None, None])[0][0]
+    np.testing.assert_allclose(trace.activations["decoder.states"].value[0].numpy(), again.numpy(), atol=1e-6)
+    if scope.config.bidirectional:
+        assert f"forward reading ended ({d} numbers, at the last token)" in text
+        assert f"backward reading did ({d}, at the first)" in text
+    else:
+        assert f"the {d} numbers its reading ended with, at the last token" in text
+
+
+@pytest.mark.parametrize(("task", "named"), [("dates", "dates-bahdanau"), ("translation", "eng-fra-bahdanau")])
+def test_the_model_to_go_to_is_of_the_same_task(scope, task, named):
+    assert f"(such as **{named}**)" in states.says(scope.config, words.terms(task))

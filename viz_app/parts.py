@@ -63,7 +63,7 @@ def checked(checks: list[Check]) -> dict:
     for c in checks:
         lines.append(("passed", f"✓ {c.name}") if c.passed else ("failed", f"✗ {c.name}"))
         lines.append(("value", f"{c.sentence}: {c.value:.2g}, allowed {c.limit:.2g}."))
-    return rows("checks", ("title", "Checked just now"), *lines)
+    return rows("checks", ("title", "Checks of what is shown"), *lines)
 
 
 def downloads(now: Callable[[], Trace], site: AttentionSite, head: int, terms: words.Terms) -> None:

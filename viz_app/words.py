@@ -22,6 +22,7 @@ class Terms:
     target_token: str
     source_label: str    # over the input boxes
     target_label: str
+    aligned: str = "eng-fra-bahdanau"      # a shipped checkpoint of this task with an alignment
 
 
 _TRANSLATION = Terms(
@@ -29,7 +30,7 @@ _TRANSLATION = Terms(
 )
 _DATES = Terms(
     "the date as written", "character of the written date", "the ISO date so far", "character of the ISO date",
-    "Date, in any format", "ISO date",
+    "Date, in any format", "ISO date", "dates-bahdanau",
 )
 _LANGUAGES = {"eng": "English", "fra": "French", "cmn": "Chinese", "deu": "German", "spa": "Spanish", "ita": "Italian"}
 
@@ -142,6 +143,25 @@ def how_to_read(site: AttentionSite) -> str:
     return (
         "Each row is one reader. Its weights say how it divides its attention: none is negative and together they make 1. "
         f"They are softmax({formula(site)}) over the keys the row may read; {passes_on}"
+    )
+
+
+def departures(config: object) -> str:
+    """Where our model with an alignment is not the one of its paper; empty for another model."""
+    if getattr(config, "attention", "") != "bahdanau":
+        return ""
+    start = (
+        "both of the encoder's ends, s(0) = tanh(W [h→(m); h←(1)] + b); the paper takes h←(1) alone" if config.bidirectional else
+        "the end of its one reading, s(0) = tanh(W h(m) + b); the paper reads backwards too and takes h←(1)"
+    )
+    cell = (
+        "Its GRU lets the reset gate act on U s(i−1); the paper's on s(i−1)" if config.cell == "gru" else
+        "Its cell is a plain tanh; the paper's has gates"
+    )
+    return (
+        f"**Where this model is not the paper's** (Bahdanau et al. 2015, A.2.2). It starts from {start}. It reads the next token "
+        "from tanh(W [s(i); y(i−1); c(i)] + b); the paper from a maxout layer of s(i−1), y(i−1) and c(i). "
+        f"{cell}. One matrix embeds source and target and gives the logits; the paper has a matrix for each."
     )
 
 

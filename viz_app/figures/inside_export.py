@@ -55,10 +55,11 @@ def matrices_npz(at: Cell) -> bytes:
 
 
 def scaling_csv(trace: Trace, at: Cell) -> str:
-    """Entropy and gradient norm for each divisor, then the weights with and without the division for each key shown."""
-    rows = [["divisor", c["divisor"], c["entropy"], c["gradient"]] for c in curves(at)]
-    rows += [["weight", b["key"], b["softmax"], b["weight"]] for b in bars(trace, at)]
-    return _table(["what", "divisor | key", "entropy (nats) | softmax", "gradient norm | weight"], rows)
+    """Entropy and the gradient's norm, by the scores and by q·k, for each divisor; then the weights with and without the division
+    for each key shown."""
+    rows = [["divisor", c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]] for c in curves(at)]
+    rows += [["weight", b["key"], b["softmax"], b["weight"], ""] for b in bars(trace, at)]
+    return _table(["what", "divisor | key", "entropy (nats) | softmax", "gradient norm | weight", "gradient norm by q·k"], rows)
 
 
 def heads_csv(trace: Trace, at: Cell) -> str:

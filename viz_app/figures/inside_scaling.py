@@ -32,6 +32,7 @@ class Compared:
     spread: tuple[float, float]
     mean_entropy: tuple[float, float]
     mean_gradient: tuple[float, float]
+    mean_product_gradient: tuple[float, float]
 
 
 def compared(at: Cell) -> Compared:
@@ -44,17 +45,19 @@ def compared(at: Cell) -> Compared:
     spread = [_spread(s.scores[allowed]) for s in every]
     return Compared(
         root, int(allowed[at.query].sum()), *one, tuple(spread),
-        tuple(_mean(s.entropy[rows]) for s in every), tuple(_mean(s.gradient[rows]) for s in every),
+        *(tuple(_mean(getattr(s, name)[rows]) for s in every) for name in ("entropy", "gradient", "product_gradient")),
     )
 
 
 def curves(at: Cell) -> list[dict[str, float]]:
-    """Entropy (nats) and gradient norm of the chosen query's softmax for divisors from ¼ to 4·√d_k, evenly on a log scale."""
+    """Of the chosen query's softmax, for divisors from ¼ to 4·√d_k evenly on a log scale: entropy (nats), and the norm of its
+    gradient by the scores and by q·k."""
     site = at.site
     raw, allowed = anatomy.raw_scores(site, at.head)[at.query], site.allowed(head=at.head)[at.query]
     ends = math.log(0.25), math.log(4 * math.sqrt(site.d_head))
     found = [anatomy.scaling(raw, allowed, float(d)) for d in torch.linspace(*ends, POINTS, dtype=torch.float64).exp()]
-    return [{"divisor": s.divisor, "entropy": float(s.entropy), "gradient": float(s.gradient)} for s in found]
+    fields = ("entropy", "gradient", "product_gradient")
+    return [{"divisor": s.divisor, **{field: float(getattr(s, field)) for field in fields}} for s in found]
 
 
 def bars(trace: Trace, at: Cell) -> list[dict]:
@@ -88,7 +91,7 @@ def weights_chart(trace: Trace, at: Cell, dark: bool = False) -> alt.Chart:
 
 
 def curve_chart(at: Cell, field: str, title: str, unit: str, dark: bool = False) -> alt.LayerChart:
-    """`field` ("entropy" or "gradient") against the divisor, with √d_k and 1 marked."""
+    """`field` of `curves` against the divisor, with √d_k and 1 marked."""
     root = math.sqrt(at.site.d_head)
     ink = ACCENT_DARK if dark else ACCENT
     marks = [{"divisor": root, "softmax": _with(at.site)}, {"divisor": 1.0, "softmax": "without"}]
@@ -119,21 +122,40 @@ def says(at: Cell) -> str:
     if c.n_open <= 1:
         return "This query may read at most one token: softmax has nothing to choose, whatever the scores are divided by."
     with_root, without = c.with_root, c.without
-    change = float(without.gradient) / max(float(with_root.gradient), 1e-12)
-    answer = (
-        "hardly at all" if change < 0.0005 else f"only {change:.2g} times as strongly" if change < 0.95
-        else f"{change:.3g} times as strongly" if change > 1.05 else "about as strongly"
-    )
-    with_all, without_all = c.mean_gradient
-    over_all = f"Over all queries of this head the mean gradient would be {without_all:.2g} instead of {with_all:.2g}"
-    less = without_all < 0.8 * with_all
-    moral = ": a softmax that hardly answers hardly learns, which is why the paper divides. " if less else ". "
     return (
         f"Without the division the scores would lie {c.root:.3g} times as far apart, and the strongest weight here would be "
-        f"{float(without.weights.max()):.2f} instead of {float(with_root.weights.max()):.2f}. The weights would then answer "
-        f"{answer} when a score moves. {over_all}{moral}"
-        "(These are the vectors of a model trained with the division; trained without it, it would have other ones.)"
+        f"{float(without.weights.max()):.2f} instead of {float(with_root.weights.max()):.2f}. Softmax would answer "
+        f"{_answer(with_root.gradient, without.gradient)} when a score moves. But the scores would then be q·k itself, and no "
+        "1/√dₖ would stand between (chain rule): when q·k moves, the weights would answer "
+        f"{_answer(with_root.product_gradient, without.product_gradient)}. {_moral(c)} "
+        "(The vectors are as they are; training without the division would have made other ones.)"
     )
+
+
+def _answer(now: float | Tensor, then: float | Tensor) -> str:
+    """How many times as strong the second is."""
+    change = float(then) / max(float(now), 1e-12)
+    if change < 0.0005:
+        return "hardly at all"
+    if change < 0.95:
+        return f"only {change:.2g} times as strongly"
+    return f"{change:.3g} times as strongly" if change > 1.05 else "about as strongly"
+
+
+def _moral(c: Compared) -> str:
+    """What the means over the head's queries say of the paper's reason for dividing, which is the gradient of softmax."""
+    softmax, (now, then) = c.mean_gradient, c.mean_product_gradient
+    if now == then == 0:
+        return "Every query of this head is so settled that no gradient is left to measure, with the division or without."
+    mean = f"Over all queries of this head the mean gradient by q·k would be {then:.2g} instead of {now:.2g}"
+    if then < now:
+        return f"{mean}: less would reach q and k, which is what the paper divides against (§3.2.1)."
+    if softmax[1] < softmax[0]:
+        return (
+            f"{mean}. The paper divides because a settled softmax has small gradients (§3.2.1): its own mean here would be "
+            f"{softmax[1]:.2g} instead of {softmax[0]:.2g}, but the missing 1/√dₖ makes up for that."
+        )
+    return f"{mean}, and softmax's own {softmax[1]:.2g} instead of {softmax[0]:.2g}: neither would be smaller on this head."
 
 
 def table(at: Cell) -> str:
@@ -144,8 +166,10 @@ def table(at: Cell) -> str:
         "strongest weight of this query": [float(s.weights.max()) for s in both],
         f"entropy of this query, nats (at most ln {c.n_open})": [float(s.entropy) for s in both],
         "gradient of this query, ‖diag(p) − p·pᵀ‖": [float(s.gradient) for s in both],
+        "the same by q·k, ÷ the divisor": [float(s.product_gradient) for s in both],
         "mean entropy of the head's queries": c.mean_entropy,
         "mean gradient of the head's queries": c.mean_gradient,
+        "the same by q·k, ÷ the divisor, mean": c.mean_product_gradient,
         "spread of the head's scores (standard deviation)": c.spread,
     }
     lines = [f"| {name} | {a:.4g} | {b:.4g} |" for name, (a, b) in rows.items()]

@@ -84,7 +84,8 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
         "scaling": f"If the numbers of q and k were independent with mean 0 and variance 1, q·k would have variance d_k = {d}: "
         f"dividing by √{d} brings it back to 1 (Vaswani et al. 2017, §3.2.1). **Entropy** −Σ p·ln p says how evenly a query "
         "spreads its attention, in nats. The **gradient** of softmax is diag(p) − p·pᵀ; its size ‖·‖ (Frobenius) says how far "
-        "the weights move when the scores do. The curves take any divisor; the dashed lines mark the model's and 1.",
+        "the weights move when the scores do. Divided by the divisor it says how far they move when q·k does: that reaches q and "
+        "k. The curves take any divisor; the dashed lines mark the model's and 1.",
         "heads": f"Concat(b¹ … b{_raised(h)})·W_O = Σₕ bʰ·W_Oʰ + bias: laying the {h} results side by side and multiplying by "
         "W_O is adding up one part from each head. **Length** says how much a head adds. The **cosine** with the output says "
         "whether it goes the way the sum goes; with the stream, whether it strengthens (above 0) or takes away (below 0) what "

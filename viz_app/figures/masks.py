@@ -95,7 +95,7 @@ def masks(shown: MaskView) -> bytes:
 
 
 def _named(kind: str, layer: str) -> dict[str, str]:
-    return {"name": masks_words.layer(kind, layer), "reason": masks_words.reason(layer)}
+    return {"name": masks_words.layer(kind, layer), "reason": masks_words.reason(kind, layer)}
 
 
 def story(shown: MaskView) -> list[str]:

@@ -35,15 +35,20 @@ To paint on a mask, choose a model with Bahdanau's alignment, which has one (pad
 """
 
 
-def rules(site: AttentionSite) -> str:
-    """What a mask is and does at this kind of attention."""
+def rules(site: AttentionSite, has_stream: bool = True) -> str:
+    """What a mask is and does at this kind of attention; `has_stream`: there is a residual stream round it."""
     if words.is_alignment(site):
         held = "Both sentences, by position: row i is the step that reads token i. A changed step changes the states after it."
         then = "the context is all zeros, and the step goes on with its token and its state alone."
     else:
-        held = "Every layer and head of that kind of attention, and both sentences, by position. While writing, a "
-        held += "prefix of m tokens meets the top-left m × m part of the decoder's mask."
-        then = "the heads pass on zeros, and the token goes on with its residual stream and the bias of W_O alone."
+        held = "Every layer and head of that kind of attention, and both sentences, by position. "
+        held += {
+            "encoder_self": "The source is read once, so writing meets the same mask at every step.",
+            "decoder_self": "While writing, a prefix of m tokens meets the top-left m × m part of the mask.",
+            "cross": "While writing, a prefix of m tokens meets the first m rows of the mask.",
+        }[site.kind]
+        stream = "its residual stream and the bias of W_O" if has_stream else "the bias of W_O"
+        then = f"the heads pass on zeros, and the token goes on with {stream} alone."
     return _RULES.format(formula=words.formula(site), held=held, then=then)
 
 
@@ -57,32 +62,56 @@ def batch(lengths: Sequence[int]) -> str:
 
 
 def layer(kind: str, name: str) -> str:
-    """A mask layer by its name on this page: padding is told apart by whose it is."""
-    return _PADDING_OF[kind] if name == PADDING else name
+    """A mask layer by its name on this page: padding is told apart by whose it is, and j ≤ i between two texts by what it is."""
+    if name == PADDING:
+        return _PADDING_OF[kind]
+    between = {LOOK_AHEAD: "places up to its own", "only the previous": "only the place before"}
+    return between.get(name, name) if kind == "cross" else name
 
 
-def reason(name: str) -> str:
-    """Why this layer blocks a cell, to follow the layer's name."""
+def reason(kind: str, name: str) -> str:
+    """Why this layer blocks a cell of this kind of attention, to follow the layer's name."""
+    if kind == "cross" and (said := _between_texts(name)):
+        return said
     if name.startswith("window"):
         return "the key is further away than that"
     if name.startswith("blocks"):
         return "the key lies in another block"
     return {
         PADDING: "the key only fills the shorter text up; there is nothing to read",
-        LOOK_AHEAD: "the key comes after the query; while writing, it does not exist yet",
+        LOOK_AHEAD: "the key comes after the query" + "; while writing, it does not exist yet" * (kind == "decoder_self"),
         "only the previous": "the key is not the one just before the query",
         DRAWN: "you forbade it",
     }.get(name, "")
 
 
+def _between_texts(name: str) -> str:
+    """The same where query and key stand in two texts, whose places are only counted alike; empty where nothing differs."""
+    if name.startswith("window"):
+        return "its place in the source is further than that from the query's place in the target"
+    if name.startswith("blocks"):
+        return "its place in the source lies in another block than the query's in the target"
+    return {
+        LOOK_AHEAD: "its place in the source is after the query's in the target",
+        "only the previous": "its place in the source is not the one before the query's in the target",
+    }.get(name, "")
+
+
 def ready_label(kind: str, name: str, own: str) -> str:
-    """A ready-made mask, in the list to choose from."""
-    decoder = kind == "decoder_self"
-    label = {
-        "none": "none: read everything", "causal": "causal: itself and before",
-        "window": "window: at most k back" if decoder else "window: at most k away",
-        "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens",
-    }[name]
+    """A ready-made mask, in the list to choose from. Between two texts there is no before and after, only places."""
+    if kind == "cross":
+        label = {
+            "none": "none: read everything", "causal": "source places up to its own",
+            "window": "source places at most k from its own", "previous": "only the source place before its own",
+            "block-diagonal": "own block of k source places",
+        }[name]
+    else:
+        label = {
+            "none": "none: read everything", "causal": "causal: itself and before",
+            "window": "window: at most k back" if kind == "decoder_self" else "window: at most k away",
+            "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens",
+        }[name]
+        label += ", none ahead" * (kind == "decoder_self" and name == "block-diagonal")
     return f"{label} (own)" if name == own else label
 
 
@@ -103,7 +132,7 @@ def changed(changes: MaskChanges, names: dict[str, str]) -> str:
 
 def _change(kind: str, change: MaskChange) -> str:
     parts = [f"{layer(kind, name)} lifted" for name in change.lifted]
-    parts += [change.ready_name] if change.ready != "none" else []
+    parts += [layer(kind, change.ready_name)] if change.ready != "none" else []
     for cells, what in ((change.forbidden, "forbidden"), (change.opened, "allowed")):
         parts += [f"{len(cells)} cell{'s' * (len(cells) != 1)} {what}"] if cells else []
     return ", ".join(parts)
@@ -160,7 +189,7 @@ def cheat(before: MaskedRun, after: MaskedRun, changes: MaskChanges) -> str:
     if abs(new - old) < 0.0005:
         found = f"That makes no difference to the loss on the given target ({loss})."
     elif new < old:
-        found = f"The loss on the given target falls ({loss}): it reads off what it should guess."
+        found = f"The loss on the given target falls ({loss}): what lies ahead helps this model with what it should guess."
     else:
         found = (
             f"One might expect a lower loss on the given target; it rises ({loss}): trained with the mask, this model has "

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from models.position_measures import FormulaMeasures
+from models.seq2seq import Seq2SeqConfig
 from models.shuffle import ShuffleTest
 from viz_app.figures.positions import NEVER
 from viz_app.figures.positions_shuffle import UNRELATED, says
 
+QUESTION = "Positions: how does it know the order?"
+SAME, SAME_FLOAT = 1e-6, 1e-4     # of a vector's length: no change, and no change but rounding through every layer
 OWN = "model"  # picked beside the formulas: the table of the loaded checkpoint
 NAMES = {"paper": "The paper's", "2^i": "Misprint 2ⁱ", "sin-sin": "Misprint sin, sin", OWN: "This model's own"}
 LATEX = {
@@ -20,22 +23,31 @@ WHOSE = {"paper": "the paper's formula", "2^i": "the misprint 2ⁱ", "sin-sin": 
 WHAT = {
     "paper": "Dimensions come in pairs, a sine and a cosine of one wavelength. From pair to pair the wavelength grows "
     "by the same factor, from 2π towards 10000·2π positions.",
-    "2^i": "2ⁱ printed where 2i should stand. The exponent doubles from pair to pair, so that after a few pairs the "
-    "wavelengths leave every text behind.",
+    "2^i": "2ⁱ printed where 2i should stand. The exponent doubles from pair to pair, so that from the "
+    "pair log₂ d on (counted from 0) no wavelength is under 60,000 positions.",
     "sin-sin": "Sine printed in both places, the second time with 2i+1. No dimension has a cosine partner of its own "
     "wavelength.",
 }
 
 
 NO_WAVES = (
-    "**Learned vectors have no wavelength.** They were found by training, one number at a time. Look at the map: are "
-    "neighbouring places alike?"
+    "**Learned vectors have no wavelength.** They are trained like every other weight, and no formula says "
+    "how. Look at the map: are neighbouring places alike?"
 )
 BAND = (
     "Line: mean over all pairs at this distance. Band: least to largest; where there is none, only the distance counts."
 )
 SHIFT_HELP = "Is PE(pos+k) one fixed matrix times PE(pos), wherever pos is?"
 PICTURES = "Each picture has its own download at its upper right corner, when the pointer is on it."
+
+
+def answer(config: object) -> str:
+    """How this model knows the order of its source, in one or two sentences."""
+    if isinstance(config, Seq2SeqConfig):
+        return "This model reads one token after the other, so the order is in its states: it has no position vectors."
+    alone = "Attention without a mask does not: if its tokens change places, what it makes of them only changes places too."
+    added = "every place has a vector of its own, and it is added to the token that stands there."
+    return f"{alone} {'This model has no position vectors. In others, ' if config.positions == 'none' else 'So '}{added}"
 
 
 def own_help(kind: str) -> str:
@@ -59,10 +71,13 @@ def explained(formula: str, kind: str) -> str:
 
 
 RECURRENT = (
-    "**This model has no position vectors, and needs none.** It is an RNN: the state h(t) is made from h(t−1) and token t, so "
-    "the order is in the recurrence itself. "
+    "**This model has no position vectors, and needs none.** It is an RNN: each state is made from the one read before and a "
+    "token, so the order is in the recurrence itself. "
 )
-TABLES_ONLY = RECURRENT + "The tables below are those that attention needs, because by itself it sees a set and not a row."
+TABLES_ONLY = RECURRENT + (
+    "The tables below are those that are added for attention: without a mask, and without them, the order of its tokens is nothing "
+    "to it."
+)
 NOT_ADDED = RECURRENT + (
     "So there is nothing to add and nothing to concatenate. Choose a Transformer at the left to see how a position vector is "
     "added to a token's."
@@ -78,11 +93,16 @@ def recurrent(test: ShuffleTest) -> str:
     if test.order == tuple(range(len(test.order))):
         return RECURRENT + "Nothing can change places here: besides the end mark there is only one token. Type more words."
     found = ", ".join(f"{name} {100 * float(mean):.0f} %" for name, mean in zip(test.stages, test.mean, strict=True))
+    same = ", ".join(
+        f"{name} {int((change < SAME).sum())}" for name, change in zip(test.stages, test.change, strict=True)
+    )
+    ways = "Reading forwards, a state can only change from the first moved place on" + (
+        "; reading backwards, only up to the last one" if len(test.stages) > 1 else ""
+    )
     return (
-        RECURRENT + "Put the same tokens in another order, and each state comes out different: on average it moves by this "
-        f"share of its length: {found} ({100 * UNRELATED:.0f} % would be a right angle). Reading forwards, a state changes only "
-        "from the first moved token on; reading backwards, only up to the last one. There is nothing to switch off, as there "
-        "is in a Transformer: without its order an RNN could not read at all."
+        f"{RECURRENT}Put the same tokens in another order, and each token's state moves on average by this share of its length: "
+        f"{found} ({100 * UNRELATED:.0f} % would be a right angle, at equal lengths). {ways}: of {len(test.order)} states these "
+        f"are the same as before: {same}. There is nothing to switch off, as there is in a Transformer."
     )
 
 
@@ -104,8 +124,8 @@ def turns(waves: Tensor, n: int) -> str:
     full, endless = int((waves <= n).sum()), int((waves >= NEVER).sum())
     rest = f" {endless} dimensions have a wavelength over 10⁹ and are not drawn." if endless else ""
     return (
-        f"{full} of {len(waves)} dimensions make at least one full turn within {n} positions; the slower ones say "
-        f"roughly where in the text, the faster ones exactly where.{rest}"
+        f"{full} of {len(waves)} dimensions come round at least once in {n} positions and tell near places apart; the slower ones "
+        f"tell far places apart.{rest}"
     )
 
 
@@ -133,7 +153,7 @@ def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[s
             [f"{m.neighbours.aliased} of {len(m.table)}" for m in measures],
         ),
         (
-            "The two positions least alike: their PE·PEᵀ, as a share of a vector's with itself",
+            "The two positions least alike: their PE·PEᵀ, as a share of a vector's with itself, on average",
             [f"{100 * m.similarity.floor:.0f} %".replace("-", "−") for m in measures],
         ),
         (
@@ -169,21 +189,23 @@ def verdict(m: FormulaMeasures) -> str:
     said = []
     if m.moving < d / 2:
         said.append(
-            f"{d - m.moving} of {d} dimensions stand still: they cost space in every vector and say nothing, so any "
-            f"two positions are at least {100 * m.similarity.floor:.0f} % alike."
+            f"{d - m.moving} of {d} dimensions stand still over these {n} positions: they cost space in every vector and say "
+            f"nothing, and any two positions are at least {100 * m.similarity.floor:.0f} % alike."
         )
     elif m.formula != "sin-sin":
         said.append(f"{m.moving} of {d} dimensions take part.")
     if m.neighbours.aliased:
-        said.append(f"{m.neighbours.aliased} of {n} positions resemble one far away more than their neighbour.")
+        said.append(f"{m.neighbours.aliased} of {n} positions resemble one further away more than those beside them.")
     if m.rotation_miss < 1e-6:
         said.append(
-            f"A step of {m.shift} is one fixed rotation wherever one stands, so a head can learn “look {m.shift} back”."
+            f"A step of {m.shift} is one fixed rotation wherever one stands. That might make it easy for a head to learn “look "
+            f"{m.shift} back”: it is why the paper chose its formula (§3.5)."
         )
     else:
         said.append(
-            f"No matrix takes PE(pos) to PE(pos+{m.shift}) everywhere: the best one misses by "
-            f"{share(m.best_linear_miss)} of the vectors' length. PE(0) is all zeros, and no matrix moves zero."
+            f"No matrix takes PE(pos) to PE(pos+{m.shift}) everywhere. PE(0) already shows it, which is all zeros: a matrix makes "
+            f"zeros of zeros. Over {m.n_fit} positions together the best one misses by {share(m.best_linear_miss)} of the vectors' "
+            "length."
         )
     if m.similarity.spread > 1e-6:
         said.append("How alike two positions are depends on where they stand, not only on their distance.")
@@ -203,17 +225,29 @@ def shuffled(positioned: ShuffleTest, bare: ShuffleTest, kind: str) -> str:
     exact = says(float(bare.largest.max()))
     rounding = "" if exact == "0" else " That is rounding, because sums are added up in another order."
     where = "as it enters the model" if place == "input" else f"after {place}"
+    same = float(bare.largest.max()) < SAME_FLOAT
     if kind == "none":
         return (
-            "This model was trained without position vectors. It cannot know the order of its source: reordering the "
-            f"tokens only reorders its vectors (largest change {exact} of their length, which is rounding)."
+            "This model has no position vectors. Its encoder cannot know the order of the source: reordering the tokens only "
+            f"reorders its vectors (largest change {exact} of their length).{rounding}"
+            if same else f"This model has no position vectors; yet a vector changed by {exact} of its length."
         )
-    return (
-        f"With positions, a token's vector {where} is on average {100 * last:.0f} % of its length away from what "
-        f"it was ({100 * UNRELATED:.0f} % would be a right angle). With positions switched off, every vector is the "
-        f"same as before, only in another place: the largest change anywhere is {exact} of a vector's length."
-        f"{rounding}"
+    without = (
+        f"every vector is the same as before, only in another place: the largest change anywhere is {exact} of a vector's length."
+        f"{rounding}" if same else f"a vector still changed by {exact} of its length: more than rounding explains."
     )
+    return (
+        f"With positions, a token's vector {where} is on average {100 * last:.0f} % of its length away from what it was "
+        f"({100 * UNRELATED:.0f} % would be a right angle, at equal lengths). With positions switched off, {without}"
+    )
+
+
+def through(config: object) -> str:
+    """Over the products of both with W_Q, and whether they are the model's own."""
+    title = "Both through the model's first W_Q, without its bias: the same numbers"
+    if config.positions == "none":
+        return f"{title} (this model itself adds no p)"
+    return f"{title} (in this model LayerNorm comes between)" if getattr(config, "norm", "post") == "pre" else title
 
 
 def adding(x: Tensor, p: Tensor, kind: str) -> str:
@@ -228,7 +262,7 @@ def adding(x: Tensor, p: Tensor, kind: str) -> str:
         "follows,\n\n"
         r"$$\begin{bmatrix}x & p\end{bmatrix}\begin{bmatrix}W\\W\end{bmatrix}=(x+p)\,W.$$"
         "\n\nConcatenating could do a little more: p might have a matrix of its own below W, at the price of "
-        f"{d} × {d} more weights in each projection. Adding shares one matrix, and the model learns to keep the two "
-        f"apart. Here token vectors have a length of {float(x.norm(dim=1).mean()):.2f} on average and position vectors "
+        f"{d} × {d} more weights in each projection. Adding shares one matrix; keeping the two apart is left to "
+        f"training. Here token vectors have a length of {float(x.norm(dim=1).mean()):.2f} on average and position vectors "
         f"{float(p.norm(dim=1).mean()):.2f}.{lent}"
     )

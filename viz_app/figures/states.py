@@ -50,18 +50,27 @@ def encoder_states(trace: Trace, config: Seq2SeqConfig, look: Look, title: str) 
 
 def says(config: Seq2SeqConfig, terms: words.Terms) -> str:
     """Why there is no attention to show, what there is instead, and what it means."""
-    d = config.d_memory
-    ways = (
-        f"where its forward reading ended ({config.d_hidden} numbers, at the last token) and where its backward reading did "
-        f"({config.d_hidden}, at the first)" if config.bidirectional else f"the {d} numbers its reading ended with"
-    )
+    d, half = config.d_memory, config.d_hidden
+    if config.bidirectional:
+        reads = f"reads {terms.source} token by token in both directions"
+        ways = (
+            f"where its forward reading ended ({half} numbers, at the last token) and where its backward reading did ({half}, at "
+            "the first)"
+        )
+        rows = (
+            "A row of the picture holds both states at that token: at the left h→(t) = f(token t, h→(t−1)), which has read from "
+            "the first token up to it; at the right h←(t) = f(token t, h←(t+1)), which has read from the last token back to it."
+        )
+    else:
+        reads, ways = f"reads {terms.source} token by token", f"the {d} numbers its reading ended with, at the last token"
+        rows = "A row of the picture is the state after that token: h(t) = f(token t, h(t−1))."
     return (
-        f"**This model has no attention.** Its encoder reads {terms.source} token by token and keeps one state; its decoder "
-        f"is given only the last of them, **h(m)**: {ways}, framed in the picture. Everything it writes comes from those "
-        f"**{d} numbers**, as many for five words as for fifty, and it can never look back at a single token.\n\n"
-        "Each row of the picture is the state h(t) after that token: h(t) = f(token t, h(t−1)). An attention would let the "
-        "decoder read every row, with weights that add up to 1. To see that, choose a model with Bahdanau's alignment "
-        "(such as **eng-fra-bahdanau**) or a Transformer at the left."
+        f"**This model has no attention.** Its encoder {reads}; its decoder is given only where that ended, **h(m)**: {ways}, "
+        f"framed in the picture. From it the decoder makes its first state, s(0) = tanh(W h(m) + b), {config.d_hidden} numbers. "
+        f"All that it knows of {terms.source} is in those **{d} numbers**, as many however long it is, and it never looks "
+        f"back at a single token; what it reads besides is its own text.\n\n{rows} An attention would let the decoder read every "
+        "row, with weights that add up to 1. To see that, choose a model with Bahdanau's alignment (such as "
+        f"**{terms.aligned}**) or a Transformer at the left."
     )
 
 

@@ -57,7 +57,8 @@ def attention(shown: Shown) -> Callable[[Shown], Pictures] | None:
         explained, checked = st.columns([1.2, 1], gap="medium")
         with explained, st.container(key="explanation"):
             place = words.place(site, focus.head)
-            st.markdown(f"**{place}.** {words.where_from(site, terms)}\n\n{words.how_to_read(site)}")
+            said = f"**{place}.** {words.where_from(site, terms)}", words.how_to_read(site), words.departures(shown.scope.config)
+            st.markdown("\n\n".join(part for part in said if part))
         with checked:
             parts.checks_panel(drawn["checks"], words.trained(growth.at(shown, step).scope.training))
         desk = live.desk()

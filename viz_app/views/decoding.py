@@ -13,43 +13,18 @@ from viz_app.components.beam_tree import beam_tree
 from viz_app.components.stepper import stepper
 from viz_app.decoding_state import Place
 from viz_app.figures import decoding as figures
-from viz_app.figures import decoding_beam, decoding_drawing, decoding_export
+from viz_app.figures import decoding_beam, decoding_drawing, decoding_export, decoding_words
 from viz_app.figures.decoding import Reading, Story
 from viz_app.live import Pictures
 from viz_app.shown import Shown
 from viz_app.views.decoding_controls import controls
-
-_ANSWER = (
-    "Training gives it the right text and asks at all positions in one pass. "
-    "In use it writes one token, reads it back, writes the next."
-)
-_ANSWER_RECURRENT = (
-    "Training gives it the right text, yet each state waits for the one before. "
-    "In use it writes one token, reads it back, writes the next."
-)
-_WHY = (
-    "**Why training can do all positions at once.** The right text is known beforehand. Shifted right by one "
-    "it is the decoder's input, and the look-ahead mask (hatched) hides what a position should predict. "
-    "**Why inference cannot.** What stands at position i+1 is only known when position i has been answered.\n\n"
-    "**What the cache keeps.** Keys and values of earlier positions never change: a position never reads "
-    "what comes after it. Kept, each step computes one new position; recomputed, step t computes t of them, "
-    "so that the rows a whole text sends through the weight matrices grow with the square of its length."
-)
-_WHY_RECURRENT = (
-    "**Why even training goes step by step.** The right text is known beforehand and stands, shifted right, at the decoder's "
-    "input. But the state s(i) is made from s(i−1){align}, so no step can begin before the one before it has ended. What is done "
-    "for all steps at once is only what comes after the states: the readout and the logits. This is what the Transformer "
-    "did away with.\n\n"
-    "**What is kept from step to step.** The state alone, always the same few numbers, however long the text{kept}. "
-    "That makes each step cost the same; and whatever the state has forgotten is gone."
-)
 
 
 def decoding(shown: Shown) -> Callable[[Shown], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     trace, terms = shown.trace, shown.terms
     recurrent = isinstance(shown.scope.model, Seq2Seq)
-    parts.headline("Decoding: what does it do, one token at a time?", _ANSWER_RECURRENT if recurrent else _ANSWER)
+    parts.headline(decoding_words.QUESTION, decoding_words.answer(recurrent))
     parts.written(trace, terms, shown.stale)
     if not recurrent and not trace.attention:
         parts.note(st.empty(), "This model's decoder has no layers, so there is no decoding to show.", key="decoding")
@@ -131,15 +106,10 @@ def _beam(shown: Shown, written: Autoregression, place: Place, reading: Reading)
 
 
 def _explain(shown: Shown) -> None:
-    why = _WHY
-    if isinstance(shown.scope.model, Seq2Seq):
-        align, kept = "", "; at the start it was made of h(m), the encoder's last state"
-        if shown.trace.attention:
-            align = " and the context c(i), which s(i−1) has chosen"
-            kept = ", and beside it U h(j), which no step changes. The alignment reads all states h(j) of the source at every step"
-        why = _WHY_RECURRENT.format(align=align, kept=kept)
+    config = shown.scope.config
+    said = decoding_words.why(config, shown.trace), words.departures(config)
     with st.container(key="explanation"):
-        st.markdown(why)
+        st.markdown("\n\n".join(part for part in said if part))
 
 
 def _downloads(now: Callable[[], Story], shown: Shown, reading: Reading, step: int) -> None:

@@ -55,7 +55,9 @@ def inside(shown: Shown) -> Callable[[Shown], Pictures] | None:
     payload = _VIEWS[view](then, at)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        st.markdown(f"**{words.place(site, focus.head)}.** {inside_words.explain(view, site, terms)}")
+        unlike = words.departures(shown.scope.config) if view == "walk" else ""
+        said = f"**{words.place(site, focus.head)}.** {inside_words.explain(view, site, terms)}", unlike
+        st.markdown("\n\n".join(part for part in said if part))
         desk = live.desk()
         _downloads(lambda: seen(desk.shown), at, view)
     with right:
@@ -105,7 +107,7 @@ def _scaling(shown: Shown, at: Cell) -> None:
     dark = st.context.theme.type == "dark"
     curves = {
         "entropy": ("How evenly attention is spread", "entropy (nats)"),
-        "gradient": ("How strongly weights answer to scores", "‖∂weights/∂scores‖"),
+        "product_gradient": ("How strongly weights answer to q·k", "‖∂weights/∂(q·k)‖"),
     }
     st.markdown(inside_scaling.says(at))
     left, right = st.columns([1.25, 1], gap="medium")

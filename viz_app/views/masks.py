@@ -7,6 +7,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import models
+from models.anatomy import residual
 from models.checks import check_site
 from models.interventions import READY_MADE, MaskChange, MaskChanges
 from models.masked_runs import MaskedRun
@@ -167,7 +168,7 @@ def _attention_controls(
 def _below(view: MaskView, now: Callable[[], MaskView], scope: Scope) -> None:
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        st.markdown(masks_words.rules(view.sites[1]))
+        st.markdown(masks_words.rules(view.sites[1], residual(view.after.trace, view.sites[1]) is not None))
         _downloads(view, now)
     with right:
         parts.checks_panel(_checked(view), words.trained(scope.training))

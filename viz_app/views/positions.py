@@ -5,6 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from viz_app import parts
+from viz_app.figures import positions_words as say
 from viz_app.live import Pictures
 from viz_app.shown import Shown
 from viz_app.views.positions_live import added, shuffle
@@ -21,11 +22,7 @@ SECTIONS: dict[str, Callable[[Shown], Callable[[Shown], Pictures] | None]] = {
 
 def positions(shown: Shown) -> Callable[[Shown], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run, if they can be made beside Streamlit."""
-    parts.headline(
-        "Positions: how does it know the order?",
-        "Attention by itself does not: it sees a set of tokens, not a row. So every place has a vector of its own, "
-        "and it is added to the token that stands there.",
-    )
+    parts.headline(say.QUESTION, say.answer(shown.scope.config))
     section = st.segmented_control(
         "Section", list(SECTIONS), default="Shuffle test", required=True, key="positions-section", bind="query-params",
         label_visibility="collapsed",

@@ -153,7 +153,7 @@ def added(shown: Shown) -> None:
     left, right = st.columns(2, gap="medium")
     for column, rows, key, title, axis in (
         (left, sums, "sum", f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum", "dimension"),
-        (right, products, "product", "Both through the model's first W_Q: the same query", "dimension of the query"),
+        (right, products, "product", say.through(config), "dimension of the product"),
     ):
         figure = figures.strips({name: values[token] for name, values in rows.items()}, colours, title, axis)
         column.plotly_chart(figure, theme=None, key=f"positions-{key}", config=parts.camera(f"added-{key}"))

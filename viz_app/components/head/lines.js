@@ -1,5 +1,5 @@
 // The same weights as lines: query tokens in the left column, key tokens in the right, a line as strong as its weight.
-const FAINTEST = 0.01, BUCKETS = 8, LINE_TOP = 26;
+const FAINTEST = 0.01, SHADES = 100, LINE_TOP = 26;
 const SHARE = 0.37, NUMBER_ROOM = 28;      // of the width, for one column of tokens; px, for the weights beside it
 
 class Lines {
@@ -26,7 +26,7 @@ class Lines {
     this.drawAll();
     this.near = this.draw("g", {});
     this.tokens = { query: this.write("query", picture.queries), key: this.write("key", picture.keys) };
-    this.note.textContent = `Strength of a line = weight; under ${FAINTEST} not drawn.`;
+    this.note.textContent = `Strength of a line = weight, to the nearest ${1 / SHADES}; under ${FAINTEST} not drawn.`;
   }
 
   draw(tag, attributes, text, parent = this.svg) {
@@ -43,18 +43,14 @@ class Lines {
     return `M${a} ${from}C${a + bend} ${from} ${b - bend} ${to} ${b} ${to}`;
   }
 
-  // All lines as one path for each of a few strengths: few elements, so that hovering stays fast.
+  // All lines of one weight, to two decimals, as one path: few elements, so that hovering stays fast.
   drawAll() {
-    const { rows, cols, weights } = this.picture, paths = Array.from({ length: BUCKETS }, () => []);
+    const { rows, cols, weights } = this.picture, paths = Array.from({ length: SHADES + 1 }, () => []);
     for (let i = 0; i < rows * cols; i++) {
       if (weights[i] < FAINTEST) continue;
-      paths[Math.min(BUCKETS - 1, Math.floor(weights[i] * BUCKETS))].push(this.curve(Math.floor(i / cols), i % cols));
+      paths[Math.min(SHADES, Math.round(weights[i] * SHADES))].push(this.curve(Math.floor(i / cols), i % cols));
     }
-    paths.forEach((curves, bucket) => {
-      if (!curves.length) return;
-      const strength = (bucket + 0.5) / BUCKETS;
-      this.stroke(this.idle, curves.join(""), strength);
-    });
+    paths.forEach((curves, shade) => curves.length && this.stroke(this.idle, curves.join(""), shade / SHADES));
   }
 
   stroke(group, d, strength) {

@@ -21,7 +21,7 @@ class Effect {
     Object.assign(this, { effect, arrays, theme });
     this.heading.textContent = effect.title;
     this.chip.style.background = headColour(effect.head);
-    this.legend.textContent = `Before, after: from 0 (blank) to 1 (full colour). Difference: from −${effect.scale} (orange) to +${effect.scale} (blue). Hatched: blocked.`;
+    this.legend.textContent = `Before, after: from 0 (blank) to 1 (full colour). Difference: from −${effect.scale} (orange) to +${effect.scale} (blue). Hatched: blocked; in the difference, before and after.`;
     this.draw();
     this.tokens();
   }

@@ -22,7 +22,7 @@ class Matrices {
     this.hold();
     this.root.querySelector(".note").textContent =
       "Blue is above 0, orange below; weights go from the page's colour (0) to blue (1); hatched = blocked by the mask. Point at a number to see what it is made from; " +
-      `click in the scores or in Â to choose that weight.${this.pooled ? " Where numbers are finer than pixels, a pixel shows the largest." : ""}`;
+      `click in the scores or in Â to choose that weight.${this.pooled ? " Where numbers are finer than pixels, a pixel shows the one furthest from 0." : ""}`;
     const { site, head, query, key, convention } = picture;
     Object.assign(this.root.dataset, { site, head, query, key, convention, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }

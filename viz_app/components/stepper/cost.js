@@ -15,7 +15,7 @@ class Cost {
 
   show(picture, theme) {
     Object.assign(this, { picture, theme, width: this.svg.clientWidth, height: 150 });
-    this.note.textContent = "Multiply–adds of the decoder at each step, counted from the model's sizes.";
+    this.note.textContent = "Multiply–adds of the decoder's matrix products at each step, counted from the model's sizes.";
     this.svg.replaceChildren();
     const { cached, uncached } = picture.work, steps = cached.length;
     const left = 58, top = 22, floor = this.height - 22, most = Math.max(...uncached);
@@ -63,9 +63,9 @@ class Cost {
   keys(now) {
     const { work, serial } = this.picture, { layers, source } = work, kept = serial.cached[now];
     const [cache, none, cross] = this.lines, first = now === 0;
-    const each = layers ? `${count(kept, "key and value", "keys and values")} kept, 1 computed now (in each of the decoder's ${layers} layers)` : "1 position computed now; it reads nothing of its own text, so nothing of that is kept";
+    const each = layers ? `${count(kept, "key and value", "keys and values")} kept, 1 computed now (in ${layers === 1 ? "the decoder's one layer" : `each of the decoder's ${layers} layers`})` : "1 position computed now; it reads nothing of its own text, so nothing of that is kept";
     this.fill(cache, `With the cache: ${each}.`, kept, 1, serial.n);
-    this.fill(none, `Without it: all ${now + 1} computed again.`, 0, now + 1, serial.n);
+    this.fill(none, first ? "Without it: the same 1." : `Without it: all ${now + 1} computed, ${now} of them again.`, 0, now + 1, serial.n);
     this.fill(cross, `Of the source: ${first ? `all ${source} keys and values computed now, once and for all steps` : `all ${source} kept since step 1`}.`, first ? 0 : source, first ? source : 0, source);
   }
 
@@ -73,8 +73,8 @@ class Cost {
   state(now) {
     const { work, serial, cross } = this.picture, { source, state } = work, [cache, none, memory] = this.lines, first = now === 0;
     const from = first ? "made of h(m)" : "kept";
-    this.fill(cache, `The state s(${now}), ${state} numbers, is ${from}; 1 step computed now. What came before is not read again.`, 0, 1, serial.n);
-    this.fill(none, `Without it: all ${now + 1} steps computed again, from s(0) on.`, 0, now + 1, serial.n);
+    this.fill(cache, `The state s(${now}), ${state} numbers, is ${from}; 1 step computed now. Of its own text nothing before is read again.`, 0, 1, serial.n);
+    this.fill(none, first ? "Without it: the same 1 step." : `Without it: all ${now + 1} steps computed from s(0) on, ${now} of them again.`, 0, now + 1, serial.n);
     const said = first ? `U h of all ${source} tokens computed now, once and for all steps` : `U h of all ${source} tokens kept since step 1`;
     this.fill(memory, cross ? `Of the source: ${said}.` : "Of the source: nothing but h(m), which made s(0).", cross && !first ? source : 0, cross && first ? source : 0, cross ? source : 0);
   }

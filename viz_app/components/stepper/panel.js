@@ -49,7 +49,7 @@ class Panel {
       const end = lane === "parallel" ? "The given text ends before this position." : run.ended ? "This run has already ended." : "This run was stopped at its limit of steps.";
       return void say(`${end} Its last position, ${i + 1}:`);
     }
-    const [place, of, rest] = this.wording.here;
+    const { here: [place, of, masked], alone } = this.wording, rest = picture.own ? masked : (alone ?? masked);
     say(lane === "parallel" ? place : "Pass ");
     say(lane === "parallel" ? String(i + 1) : `${i + 1} of ${run.n}`, "count");
     say(lane === "parallel" ? of(run.n) : ". So far it has: ");

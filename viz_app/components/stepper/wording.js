@@ -5,6 +5,7 @@ const WORDING = {
     training: "all positions at once",
     trainingTitle: (n) => `all ${n} positions at once, in 1 pass`,
     here: ["Position ", (n) => ` of ${n} of one single pass. Given: `, "(the rest is there too, but masked)"],
+    alone: "(the rest is there too, but each position reads its own token alone)",
     same: "Both take the same tokens everywhere, so at each position both have read the same and give the same probabilities: once all positions in one pass, once in many.",
     work: "What is computed at this step, and what comes from the cache",
     sum: (n, work) => `Training does all its ${n} positions in one pass: ${work}.`,
