@@ -131,7 +131,8 @@ def test_the_claims_of_a_recurrent_shuffle_test():
     order, stages = (0, 1, 3, 2, 4), ("forwards", "backwards")
     change = torch.tensor([[0.0, 0.0, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5, 0.0]])
     test = shuffled(change, order, stages)
-    before, behind, same = "what is read before cannot change", "nor what is read before, backwards", "the same run as on the other pages"
+    before, behind = "what is read before cannot change", "nor what is read before, backwards"
+    same = "the same run as on the other pages"
     checks = positions_claims.recurrent(test, test.original)
     assert [(c.name, c.passed, c.limit) for c in checks] == [(before, True, 1e-6), (behind, True, 1e-6), (same, True, 1e-5)]
     assert [c.sentence for c in checks] == [
