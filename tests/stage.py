@@ -1,0 +1,264 @@
+"""A stage for the browser components without the app: one page of a real Chromium on which they are shown one after the
+other, each as its Python wrapper registers it, and where every stroke of a canvas is written down as it is made.
+
+Lengths are CSS pixels. The page has two device pixels to each, so that a length taken for another shows."""
+
+import base64
+import functools
+import importlib
+import json
+import runpy
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from browser import CHROMIUM, FLAGS, no_browser
+from playwright.sync_api import Page, sync_playwright
+
+from viz_app import components
+from viz_app.components import stamped
+from viz_app.figures.colours import ramp
+from viz_app.figures.payload import pack, unpack
+
+PAPER, ACCENT, INK, ORANGE = "#ffffff", "#1b3fae", "#1d2330", "#b24608"
+DARK = {"--st-background-color": "#10141d", "--st-primary-color": "#8fb1ff", "--st-text-color": "#e8ebf2"}
+COLOURS = {"--st-background-color": PAPER, "--st-primary-color": ACCENT, "--st-text-color": INK, "--st-font": "sans-serif"}
+HEADS = (
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#d55e00",
+    "#8c6bb1",
+    "#999933",
+    "#882255",
+    "#44aa99",
+    "#aa4499",
+    "#117733",
+)
+RATIO = 2
+SCRIPT = Path(__file__).with_name("stage.js").read_text("utf-8")
+NOWHERE = (1275, 1595)
+
+
+@functools.cache
+def parts(name: str) -> dict[str, str]:
+    """The html, css and js of a component, put together as its wrapper asks for."""
+    importlib.import_module(f"viz_app.components.{name}")
+    asked: list[dict[str, str]] = []
+    with mock.patch.object(components, "register", lambda *a, **how: asked.append(components.assemble(*a, **how))):
+        runpy.run_path(str(Path(components.__file__).parent / name / "__init__.py"))
+    return asked[0]
+
+
+class Stage:
+    """The page. `mount` puts an empty component on it, `show` gives it a payload; the rest looks at what is there."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.goto("about:blank")
+        page.evaluate(SCRIPT)
+        self.name = ""
+
+    def mount(self, name: str, width: int = 760, **colours: str) -> "Stage":
+        self.name = name
+        self.page.mouse.move(*NOWHERE)
+        self.page.evaluate("([...all]) => stage.mount(...all)", [parts(name), COLOURS | colours, width])
+        return self
+
+    def show(self, data: bytes | dict, edition: tuple[int, int] = (1, 1), key: str = "") -> "Stage":
+        sent = stamped(data, key or self.name, edition)
+        packed = base64.b64encode(sent).decode() if isinstance(sent, bytes) else sent
+        self.page.evaluate("(data) => stage.show(data)", packed)
+        return self
+
+    def change(self, payload: bytes, _arrays: dict[str, Any] | None = None, **header: Any) -> bytes:
+        """The payload with other header fields and other arrays."""
+        fields, arrays = unpack(payload)
+        fields.pop("arrays")
+        return pack(fields | header, **(arrays | (_arrays or {})))
+
+    @property
+    def sent(self) -> list[list[Any]]:
+        return self.page.evaluate("stage.sent")
+
+    def js(self, script: str, *values: Any) -> Any:
+        """What a function of the component's root, and of more values, gives."""
+        found = self.page.evaluate(f"async (values) => JSON.stringify(await ({script})(stage.root, ...values))", list(values))
+        return None if found is None else json.loads(found)
+
+    def texts(self, selector: str) -> list[str]:
+        return self.js("(root, all) => [...root.querySelectorAll(all)].map((e) => e.textContent)", selector)
+
+    def text(self, selector: str) -> str:
+        return self.js("(root, one) => root.querySelector(one).textContent", selector)
+
+    def attrs(self, selector: str, *names: str) -> list[Any]:
+        """The attribute of each element, or with several names a dict of them."""
+        found = self._attrs(selector, names)
+        return [row[0] for row in found] if len(names) == 1 else [dict(zip(names, row, strict=True)) for row in found]
+
+    def attr(self, selector: str, name: str) -> str | None:
+        return self.attrs(selector, name)[0]
+
+    def elements(self, selector: str, *names: str) -> list[list[Any]]:
+        """Of each element its text and these attributes."""
+        return [[text, *row] for text, row in zip(self.texts(selector), self._attrs(selector, names), strict=True)]
+
+    def _attrs(self, selector: str, names: Iterable[str]) -> list[list[Any]]:
+        script = "(root, all, names) => [...root.querySelectorAll(all)].map((e) => names.map((n) => e.getAttribute(n)))"
+        return self.js(script, selector, names)
+
+    def css(self, selector: str, name: str) -> list[str]:
+        return self.js("(root, all, name) => [...root.querySelectorAll(all)].map((e) => getComputedStyle(e)[name])", selector, name)
+
+    def data(self, selector: str) -> dict[str, str]:
+        return self.js("(root, one) => ({ ...root.querySelector(one).dataset })", selector)
+
+    def hidden(self, selector: str) -> bool:
+        return self.js("(root, one) => root.querySelector(one).hidden", selector)
+
+    def box(self, selector: str, n: int = 0) -> dict[str, float]:
+        """Where an element stands in the window: left, top, width, height, right, bottom."""
+        return self.js("(root, all, n) => root.querySelectorAll(all)[n].getBoundingClientRect().toJSON()", selector, n)
+
+    def drawn(self, canvas: str, op: str = "", n: int = 0) -> list[dict[str, Any]]:
+        """What stands on a canvas, in the order it was drawn: "text", "rect", "frame", "path", "image" or "copy"."""
+        return self.js(
+            "(root, all, n, op) => stage.log(root.querySelectorAll(all)[n]).filter((one) => !op || one.op === op)", canvas, n, op
+        )
+
+    def written(self, canvas: str, n: int = 0) -> dict[str, dict[str, Any]]:
+        """The texts on a canvas, each once, with where and how they stand."""
+        return {one["text"]: one for one in self.drawn(canvas, "text", n)}
+
+    def pixels(self, canvas: str, n: int = 0) -> "Pixels":
+        wide, tall, raw = self.js("(root, all, n) => stage.pixels(root.querySelectorAll(all)[n])", canvas, n)
+        return Pixels(wide, tall, raw)
+
+    def move(self, selector: str, x: float, y: float, n: int = 0) -> None:
+        """The pointer to a place in an element."""
+        box = self.box(selector, n)
+        self.page.mouse.move(box["left"] + x, box["top"] + y)
+
+    def away(self) -> None:
+        self.page.mouse.move(*NOWHERE)
+
+    def click(self, selector: str, x: float | None = None, y: float | None = None, n: int = 0) -> None:
+        box = self.box(selector, n)
+        self.page.mouse.click(
+            box["left"] + (box["width"] / 2 if x is None else x), box["top"] + (box["height"] / 2 if y is None else y)
+        )
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def saved(self, selector: str = ".save") -> tuple[str, str, bytes]:
+        """The file that a button hands over: its name, its type and what is in it."""
+        name, kind, raw = self.js("(root, one) => stage.saved(root.querySelector(one))", selector)
+        return name, kind, base64.b64decode(raw)
+
+    def saved_picture(self, selector: str = ".save") -> tuple[str, "Pixels", list[dict[str, Any]]]:
+        """The PNG that a button hands over: its name, its pixels as they are read back from the file, what was drawn on it."""
+        name, kind, raw = self.saved(selector)
+        assert kind == "image/png"
+        assert raw.startswith(b"\x89PNG")
+        wide, tall, pixels = self.page.evaluate("(raw) => stage.decoded(raw)", base64.b64encode(raw).decode())
+        return name, Pixels(wide, tall, pixels), self.js("() => stage.log(stage.saving())")
+
+    def saved_svg(self, selector: str = ".save") -> tuple[str, ElementTree.Element]:
+        """The SVG that a button hands over: its name and its root."""
+        name, kind, raw = self.saved(selector)
+        assert kind == "image/svg+xml"
+        return name, ElementTree.fromstring(raw)
+
+    def frames(self, n: int = 2) -> None:
+        """Let the browser lay out and paint."""
+        self.page.evaluate("(n) => stage.frames(n)", n)
+
+
+class Pixels:
+    """The pixels of a canvas, asked for by place in CSS pixels."""
+
+    def __init__(self, wide: int, tall: int, runs: str) -> None:
+        lengths, colours = np.frombuffer(base64.b64decode(runs), "<u4").reshape(-1, 2).T
+        self.wide, self.tall = wide, tall
+        self.all = np.repeat(colours, lengths).reshape(tall, wide)
+
+    @staticmethod
+    def _name(colour: int) -> str:
+        return "#" + int(colour).to_bytes(4, "little")[:3].hex()
+
+    def at(self, x: float, y: float) -> str:
+        """The colour at a place, as #rrggbb."""
+        return self._name(self.all[int(y * RATIO), int(x * RATIO)])
+
+    def within(self, x: float, y: float, wide: float, tall: float) -> set[str]:
+        """All colours in a rectangle."""
+        part = self.all[int(y * RATIO) : int((y + tall) * RATIO), int(x * RATIO) : int((x + wide) * RATIO)]
+        return {self._name(colour) for colour in np.unique(part)}
+
+
+def alike(one: str, other: str, by: int = 1) -> bool:
+    """Two colours, the same but for rounding."""
+    return all(abs(int(one[i : i + 2], 16) - int(other[i : i + 2], 16)) <= by for i in (1, 3, 5))
+
+
+def weight_colour(weight: float, paper: str = PAPER, accent: str = ACCENT) -> str:
+    """The colour of a weight, of which a picture has 255 steps."""
+    return ramp(round(weight * 254) / 254, paper, accent)
+
+
+def signed_colour(value: float, scale: float, paper: str = PAPER, accent: str = ACCENT, below: str = ORANGE) -> str:
+    """The colour of a signed number on a scale, of which a picture has 127 steps either way."""
+    share = max(-1.0, min(1.0, value / scale)) if scale else 0.0
+    return ramp(round(abs(share) * 127) / 127, paper, below if share < 0 else accent)
+
+
+def mixed(share: float, paper: str = PAPER, ink: str = INK) -> str:
+    """A colour between the page's and its text's."""
+    ends = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (paper, ink)]
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(*ends, strict=True))
+
+
+def near(values: Iterable[float | str], expected: float, by: float = 0.01) -> bool:
+    """All these numbers are this one."""
+    return all(abs(float(value) - expected) <= by for value in values)
+
+
+QUIET, LINE, HATCH = mixed(0.62), mixed(0.18), mixed(0.38)
+
+
+def hex_of(colour: str) -> str:
+    """ "rgb(1, 2, 3)" or "rgb(1 2 3)" as #010203."""
+    if colour.startswith("#"):
+        return colour.lower()
+    return "#" + "".join(f"{int(v):02x}" for v in colour[4:-1].replace(",", " ").split())
+
+
+@pytest.fixture(scope="module")
+def stage_page() -> Iterator[Stage]:
+    if CHROMIUM is None:
+        no_browser()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        context = browser.new_context(viewport={"width": 1280, "height": 1600}, device_scale_factor=RATIO)
+        context.set_default_timeout(20_000)
+        yield Stage(context.new_page())
+        browser.close()
+
+
+@pytest.fixture
+def stage(stage_page: Stage) -> Iterator[Stage]:
+    """The stage, the same for all tests of a file. An error in the page's JavaScript fails the test."""
+    yield stage_page
+    errors, stage_page.errors = stage_page.errors, []
+    assert not errors, f"errors in the browser: {json.dumps(errors)}"
