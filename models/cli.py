@@ -44,6 +44,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("attnscope", description="See attention work. Without a command: open the app.")
     parser.add_argument("--port", type=int, default=8501, help="port of the app (8501)")
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    parser.add_argument("--models", type=Path, metavar="DIR", help="offer the checkpoints under this folder, too")
+    parser.add_argument(
+        "--share", nargs="?", const="0.0.0.0", metavar="ADDRESS",
+        help="let others in: listen on this address of the machine (all of them), and open no folders but those of --models",
+    )
+    parser.add_argument(
+        "--allow-host", action="append", metavar="NAME", help="a name by which the app is reached, of a proxy before it, say",
+    )
     parser.add_argument("--device", help="cuda, mps or cpu (the first there is)")
     commands = parser.add_subparsers(title="commands")
 

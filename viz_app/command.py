@@ -5,7 +5,18 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+import models
 from models import cli
+from viz_app import checkpoints
+
+WARNING = """
+*** SHARED: this app is open to everyone who can reach {address}, port {port}. ***
+
+It opens {models}, no other folder of this machine.
+It has no accounts and no passwords, does not encrypt what is typed and shown, and sets no limit on who comes or how
+much they compute. For more than people you trust on a network you trust, put a proxy with TLS and a login before it
+and name its host with --allow-host (README, "Share it").
+"""
 
 
 def main() -> int:
@@ -13,14 +24,32 @@ def main() -> int:
 
 
 def open_app(options: Namespace) -> int:
-    """Serve the app until Ctrl-C, in this process, so that the folder one stands in cannot hide our packages."""
+    """Serve the app until Ctrl-C, in this process, so that the folder one stands in cannot hide our packages. Raises
+    ValueError for a folder of models that there is not."""
     from streamlit.web.cli import main as streamlit
+
+    from viz_app.door import ALLOWED
 
     if options.device:
         os.environ["ATTNSCOPE_DEVICE"] = options.device
-    app = Path(__file__).with_name("server.py")
+    if options.models:
+        if not options.models.is_dir():
+            raise ValueError(f"--models {options.models}: no such folder")
+        os.environ[checkpoints.MODELS] = str(options.models.resolve())
+    if options.allow_host:
+        os.environ[ALLOWED] = ",".join(options.allow_host)
     flags = [f"--server.port={options.port}", f"--server.headless={str(options.no_browser).lower()}"]
+    if options.share:
+        os.environ[checkpoints.SHARED] = "1"
+        flags += [f"--server.address={options.share}", "--client.showErrorDetails=none"]
+        print(WARNING.format(address=options.share, port=options.port, models=_offered(options.models)), file=sys.stderr)
+    app = Path(__file__).with_name("server.py")
     return streamlit(["run", str(app), *flags], prog_name="attnscope", standalone_mode=False) or 0
+
+
+def _offered(folder: Path | None) -> str:
+    n = len(checkpoints.offered()) - len(models.shipped())
+    return f"the shipped models and {n} under {folder}" if folder else "the shipped models"
 
 
 if __name__ == "__main__":

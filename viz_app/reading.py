@@ -6,7 +6,7 @@ from dataclasses import replace
 import models
 from models import Trace
 from models.checkpoint import CheckpointError
-from viz_app import cache, words
+from viz_app import cache, checkpoints, words
 from viz_app.live import Desk, Pictures
 from viz_app.parts import small_print, strip
 from viz_app.shown import Shown
@@ -21,7 +21,7 @@ def read(desk: Desk, source: str, target: str) -> tuple[Trace | None, dict[str, 
     try:
         trace = cache.trace(name, source, target if target.strip() else None, desk.drafts(scope))
     except (models.InputError, CheckpointError) as error:       # a checkpoint may have been replaced since it was opened
-        said = str(error)
+        said = checkpoints.told(error)
         notes[getattr(error, "field", SOURCE)] = small_print(f"{said[:1].upper()}{said[1:]}.", bad=True)
         return None, notes
     for field, row in ((SOURCE, trace.source), (TARGET, trace.target)):

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import streamlit as st
 
-import models
 from models import Scope
 from models.checkpoint import CheckpointError
-from viz_app import cache, live, reading, words
+from viz_app import cache, checkpoints, live, reading, words
 from viz_app.components.plain import plain
 from viz_app.examples import examples, suited
 from viz_app.live import Desk
@@ -36,35 +34,36 @@ def sidebar() -> Shown | None:
 
 
 def _checkpoint() -> tuple[str, Scope | None]:
-    """The picker of shipped checkpoints, which takes a folder too; and the opened checkpoint, if it opens."""
-    names = sorted(models.shipped(), key=lambda name: name != LANDING)
+    """The picker of checkpoints, which takes a folder too where the app is not shared; what models.load takes for the choice,
+    and the opened checkpoint, if it opens."""
+    names = sorted(checkpoints.offered(), key=lambda name: name != LANDING)
+    shared = checkpoints.is_shared()
+    pick = "Pick a model" if shared else "Pick a model, or type the path of a checkpoint folder"
     name = st.selectbox(
         "Model", names, key=CHECKPOINT, accept_new_options=True, bind="query-params", on_change=_completed,
-        placeholder="Pick a model or type a folder", help="A shipped model, or the path of a checkpoint folder of your own.",
+        placeholder="Pick a model" if shared else "Pick a model or type a folder",
+        help="One of the models offered here." if shared else "A shipped model, or the path of a checkpoint folder of your own.",
     )
     slot = st.empty()
     st.session_state[_NAME] = name
     if not name:
-        note(slot, "Pick a model, or type the path of a checkpoint folder.", bad=True, key=CHECKPOINT)
+        note(slot, f"{pick}.", bad=True, key=CHECKPOINT)
         return "", None
     try:
-        scope = cache.scope(name)
+        folder = checkpoints.folder(name)
+        scope = cache.scope(folder)
     except CheckpointError as error:
-        note(slot, str(error), bad=True, key=CHECKPOINT)
+        note(slot, checkpoints.told(error), bad=True, key=CHECKPOINT)
         return name, None
     note(slot, words.trained(scope.training), key=CHECKPOINT)
-    return name, scope
+    return folder, scope
 
 
 def _completed() -> None:
     """Of a name that begins with the one that stands in the box, Streamlit's box hands over only the rest."""
     typed, stood = st.session_state[CHECKPOINT] or "", st.session_state.get(_NAME) or ""
-    if stood and typed and not _is_there(typed) and _is_there(stood + typed):
+    if stood and typed and not checkpoints.is_there(typed) and checkpoints.is_there(stood + typed):
         st.session_state[CHECKPOINT] = stood + typed
-
-
-def _is_there(name: str) -> bool:
-    return name in models.shipped() or Path(name).expanduser().is_dir()
 
 
 def _texts(desk: Desk) -> bool:

@@ -7,7 +7,7 @@ import streamlit as st
 
 from models import CheckpointError
 from models.trace import AttentionSite
-from viz_app import cache, words
+from viz_app import cache, checkpoints, words
 from viz_app.figures import growth
 from viz_app.figures.labels import labels
 from viz_app.figures.look import look
@@ -40,7 +40,7 @@ def choose(shown: Shown) -> int | None:
     try:
         then = at(shown, step)
     except CheckpointError as error:
-        note(said, str(error), bad=True, key=_SHOWN)
+        note(said, checkpoints.told(error), bad=True, key=_SHOWN)
         return None
     note(said, words.at_step(step, then.trace), key=_SHOWN)
     return step

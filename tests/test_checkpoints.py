@@ -1,0 +1,157 @@
+"""Which checkpoints the app opens: on one's own machine any folder, where it is shared those offered and nothing else."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from app_parts import picture, said
+from streamlit.testing.v1 import AppTest
+
+import models
+import viz_app
+from models.checkpoint import CheckpointError
+from models.scope import shipped_folder
+from viz_app import checkpoints
+
+APP = Path(viz_app.__file__).with_name("app.py")
+
+
+def copy_to(folder: Path) -> Path:
+    return Path(shutil.copytree(shipped_folder() / "dates", folder, ignore=shutil.ignore_patterns("snapshots")))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A checkpoint that is not under the folder of --models."""
+    return copy_to(tmp_path / "elsewhere" / "private")
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of --models: two checkpoints, and links and files that lead out of it or are none."""
+    shelf = tmp_path / "shelf"
+    copy_to(shelf / "mine")
+    copy_to(shelf / "group" / "dates")
+    (shelf / "linked").symlink_to(elsewhere)
+    (shelf / "up").symlink_to("..")
+    (shelf / "circle").symlink_to("circle")
+    (shelf / "half").mkdir()
+    (shelf / "half" / "config.json").write_text("{}")
+    (shelf / "half" / "model.safetensors").symlink_to(elsewhere / "model.safetensors")
+    (shelf / "empty").mkdir()
+    monkeypatch.setenv(checkpoints.MODELS, str(shelf))
+    return shelf
+
+
+def share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(checkpoints.SHARED, "1")
+
+
+def opened(name: str) -> AppTest:
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    app.query_params["checkpoint"] = name
+    app.query_params["source"] = "3 May 1999"
+    app.run()
+    assert not app.exception
+    return app
+
+
+def note(app: AppTest) -> str:
+    assert said(app, "note checkpoint")["look"] == "note bad"
+    return said(app, "note checkpoint")["rows"][0][1]
+
+
+def test_what_lies_under_the_folder_is_offered_and_nothing_that_leads_out_of_it(shelf: Path) -> None:
+    assert checkpoints.offered() == [*models.shipped(), "shelf/group/dates", "shelf/mine"]
+    assert checkpoints.folder("shelf/group/dates") == str(shelf / "group" / "dates")
+    assert checkpoints.folder("dates") == "dates"
+
+
+def test_without_such_a_folder_the_shipped_ones_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checkpoints.offered() == models.shipped()
+    share(monkeypatch)
+    assert checkpoints.offered() == models.shipped()
+
+
+def test_on_ones_own_machine_any_folder_opens(shelf: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(elsewhere.parent))
+    assert checkpoints.folder(str(elsewhere)) == str(elsewhere)
+    assert checkpoints.folder("~/private") == str(elsewhere)
+    monkeypatch.chdir(shelf)
+    assert checkpoints.folder("linked") == "linked"
+
+
+def strange_names(shelf: Path, elsewhere: Path) -> list[str]:
+    """Names that ask for something else on this machine, that there is and that there is not."""
+    fifo = elsewhere.parent / "fifo"
+    os.mkfifo(fifo)
+    out = [str(elsewhere), str(elsewhere.parent), str(elsewhere / "config.json"), str(elsewhere) + "/", str(fifo), "/dev/null"]
+    out += ["/dev/zero", "/proc/self", "/proc/self/cwd", "/proc/1/root", "/", "", ".", "..", "~", "~root", "~nosuchuser", "\x00"]
+    out += ["a\x00b", "a" * 300, "a/" * 5_000, r"\\server\share", "//server/share", r"\\?\C:\models", "C:", "file:///etc", "\ud800"]
+    out += [str(shelf), str(shelf / "mine"), "shelf", "shelf/", "shelf/mine/", "shelf/../elsewhere/private", "shelf/linked"]
+    out += ["shelf/up/elsewhere/private", "shelf/half", "shelf/empty", "shelf/circle", "shelf/./mine", "dates/../dates", "DATES"]
+    out += ["./dates", "../shelf/mine", "/no/such/folder", "no such folder", "group/dates", "mine", "$HOME", "*", "shelf/*"]
+    return [name for name in out if name]
+
+
+def test_shared_it_says_the_same_of_every_name_that_is_not_offered(
+    shelf: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share(monkeypatch)
+    monkeypatch.chdir(shelf)
+    for name in strange_names(shelf, elsewhere):
+        with pytest.raises(CheckpointError) as error:
+            checkpoints.folder(name)
+        assert str(error.value) == "There is no such model here. Pick one of the list.", name
+        assert not checkpoints.is_there(name)
+
+
+def test_no_name_makes_it_hang_or_fail_on_ones_own_machine(shelf: Path, elsewhere: Path) -> None:
+    opened, said = [], []
+    for name in strange_names(shelf, elsewhere):
+        try:
+            opened.append(checkpoints.folder(name))
+        except CheckpointError as error:
+            said.append(str(error))
+    assert len(opened) > 5
+    assert all(Path(folder).is_dir() for folder in opened)
+    assert len(said) > 20
+    assert all("neither a folder nor one of" in text and len(text) < 1000 for text in said)
+
+
+def test_shared_the_disk_is_asked_the_same_whatever_the_name(
+    shelf: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share(monkeypatch)
+    asked: list[str] = []
+    for ask in ("is_dir", "exists", "stat", "resolve", "expanduser"):
+        own = getattr(Path, ask)
+        monkeypatch.setattr(Path, ask, lambda path, *a, _own=own, **k: asked.append(str(path)) or _own(path, *a, **k))
+    asked_for = {}
+    for name in (str(elsewhere), "/no/such/folder", "~root", "shelf/linked", "shelf/nothing"):
+        asked.clear()
+        assert not checkpoints.is_there(name)
+        asked_for[name] = tuple(asked)
+    assert len(set(asked_for.values())) == 1
+
+
+def test_the_page_offers_and_opens_what_is_offered(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    share(monkeypatch)
+    app = opened("shelf/mine")
+    assert app.selectbox(key="checkpoint").options == ["eng-fra", *(n for n in checkpoints.offered() if n != "eng-fra")]
+    assert picture(app, "head")[0]["queries"][0][0] == "[start]"
+
+
+@pytest.mark.parametrize("name", ["~nosuchuser", "~root", "\x00", "a" * 300, "/proc/self", "/no/such/folder", "..", "/"])
+def test_the_page_says_one_sentence_of_all_others(shelf: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    assert "neither a folder" in note(opened(name)) or name in ("~root", "/proc/self", "..", "/")
+    share(monkeypatch)
+    assert note(opened(name)) == "There is no such model here. Pick one of the list."
+
+
+def test_shared_a_damaged_checkpoint_does_not_say_where_it_lies(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (shelf / "mine" / "config.json").write_text("{")
+    assert note(opened("shelf/mine")).startswith(f"{shelf}/mine/config.json: ")
+    share(monkeypatch)
+    assert note(opened("shelf/mine")).startswith("shelf/mine/config.json: ")

@@ -1,0 +1,78 @@
+"""Which checkpoints this app opens: the shipped ones, those under the folder of `--models`, and, unless it is shared, any
+folder of this machine.
+
+A shared app compares a name with the list of what it offers and never with the file system, so that no name, whatever it
+looks like, says what lies on this machine.
+"""
+
+import os
+from pathlib import Path
+
+import models
+from models.checkpoint import FILES, CheckpointError
+
+MODELS, SHARED = "ATTNSCOPE_MODELS", "ATTNSCOPE_SHARE"      # environment variables, set by command.py
+DEPTH = 2           # folders below that of --models in which a checkpoint may lie
+NOT_OFFERED = "There is no such model here. Pick one of the list."
+LONGEST_NAME = 200  # characters of a name that are repeated to whoever typed it
+
+
+def is_shared() -> bool:
+    """Is the app open to others than the person at this machine?"""
+    return bool(os.environ.get(SHARED))
+
+
+def offered() -> list[str]:
+    """The names to pick from."""
+    return [*models.shipped(), *_own()]
+
+
+def folder(name: str) -> str:
+    """What models.load takes for a name that was picked, typed or in a URL. Raises CheckpointError."""
+    if name in models.shipped():
+        return name
+    if name in (own := _own()):
+        return str(own[name])
+    if is_shared():
+        raise CheckpointError(NOT_OFFERED)
+    try:
+        path = Path(name).expanduser()
+        if path.is_dir():
+            return str(path)
+    except (OSError, RuntimeError, ValueError):     # too long, no such user, a character that no path has
+        pass
+    short = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+    raise CheckpointError(f"{short}: neither a folder nor one of {', '.join(offered())}")
+
+
+def is_there(name: str) -> bool:
+    """Whether a name is that of something to open."""
+    try:
+        folder(name)
+    except CheckpointError:
+        return False
+    return True
+
+
+def told(error: Exception) -> str:
+    """What an error says, without the place on this machine where the shared models lie."""
+    root = os.environ.get(MODELS)
+    return str(error).replace(root, Path(root).name) if root and is_shared() else str(error)
+
+
+def _own() -> dict[str, Path]:
+    """The checkpoints under the folder of --models by name: that folder's and the path below it. What is a link out of it,
+    or has a file that is one, is none of them."""
+    if not (given := os.environ.get(MODELS)):
+        return {}
+    root = Path(given).resolve()
+    found = sorted(config.parent for depth in range(DEPTH) for config in root.glob("*/" * (depth + 1) + "config.json"))
+    return {f"{root.name}/{path.relative_to(root).as_posix()}": path for path in found if _is_within(path, root)}
+
+
+def _is_within(path: Path, root: Path) -> bool:
+    files = [path, *(path / name for name in FILES), *path.glob("snapshots/*")]
+    try:
+        return all(file.resolve().is_relative_to(root) for file in files)
+    except (OSError, RuntimeError):     # a link in a circle
+        return False
