@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from browser import app_address, browser, context, in_url, page, rested, visit
 from playwright.sync_api import Browser, Locator, Page, WebSocket, expect
-from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 
 import models
 from models.trace import AttentionSite
@@ -108,16 +106,6 @@ def test_without_the_socket_the_picture_follows_when_typing_rests(page: Page, da
     source(page).press("?")
     expect(page.locator(".written .source")).to_have_text(DATE + "!?")
     assert_shows(page, dates.run(DATE + "!?").attention[SITE], 2)
-
-
-def test_the_socket_is_for_the_apps_own_page_and_session() -> None:
-    address = app_address().replace("http", "ws") + "/live"
-    with pytest.raises(InvalidStatus, match="403"):
-        connect(address, origin="http://example.com")
-    with connect(address, origin=app_address()) as socket:
-        for message in ("", "{}", '{"token": "guessed", "source": "a", "target": ""}'):
-            socket.send(message)
-            assert socket.recv() == b""
 
 
 def test_fast_typing_loses_no_letter_and_ends_on_the_last(page: Page, dates: models.Scope) -> None:

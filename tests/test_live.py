@@ -15,7 +15,7 @@ from models import Scope
 from viz_app import live
 from viz_app.components import stamped
 from viz_app.figures.payload import unpack
-from viz_app.live import Desk
+from viz_app.live import Desk, Pictures
 
 APP = Path(viz_app.__file__).with_name("app.py")
 BEFORE, AFTER = "Tuesday, 22 October 2024", "3 May 1999"
@@ -214,18 +214,58 @@ def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.M
             assert rows["output"] == f"200{text[0]}-0{5 + int(text[0])}-0{text[0]}"
 
 
-def test_an_answer_that_fails_leaves_the_others_theirs() -> None:
-    broken, whole = Numbers().desk, Numbers().desk
-    broken.answer = lambda source, target: 1 / 0
-    broken.name = whole.name = "no such checkpoint"
+class Panic(BaseException):
+    """What a library written in Rust raises where it has broken down: no Exception."""
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, Panic, SystemExit, KeyboardInterrupt, RecursionError])
+def test_an_answer_that_fails_leaves_the_others_theirs(error: type[BaseException]) -> None:
+    def fails(source: str, target: str) -> Pictures:
+        raise error("broken")
+
+    broken, whole, later = Numbers().desk, Numbers().desk, Numbers().desk
+    broken.answer = fails
+    broken.name = whole.name = later.name = "no such checkpoint"
+    queue = live._Queue()
+
+    async def ask(*desks: Desk) -> list[bytes | None]:
+        return await asyncio.wait_for(asyncio.gather(*(queue.answer(desk, ("a", "")) for desk in desks)), 30)
+
+    async def twice() -> list[bytes | None]:
+        return [*await ask(broken, whole), *await ask(later)]
+
+    nothing, *answers = asyncio.run(twice())
+    assert nothing is None
+    assert [unpack(answer)[0]["said"] for answer in answers] == [{"text": {"source": "a"}}] * 2
+
+
+def test_a_batch_that_breaks_down_leaves_everyone_his_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def panics(asked: object) -> None:
+        raise Panic("in the batch")
+
+    monkeypatch.setattr(live.cache, "run_together", panics)
+    desks = [Numbers().desk for _ in range(3)]
     queue = live._Queue()
 
     async def ask() -> list[bytes | None]:
-        return await asyncio.gather(*(queue.answer(desk, ("a", "")) for desk in (broken, whole)))
+        return await asyncio.wait_for(asyncio.gather(*(queue.answer(desk, ("a", "")) for desk in desks)), 30)
 
-    nothing, answer = asyncio.run(ask())
-    assert nothing is None
-    assert unpack(answer)[0]["said"] == {"text": {"source": "a"}}
+    assert [unpack(answer)[0]["said"] for answer in asyncio.run(ask())] == [{"text": {"source": "a"}}] * 3
+
+
+def test_nobody_is_left_waiting_when_the_work_itself_breaks_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, desk = live._Queue(), Numbers().desk
+
+    def breaks(now: object, loop: object) -> None:
+        raise RuntimeError("no thread")
+
+    monkeypatch.setattr(queue, "_answer", breaks)
+
+    async def ask() -> list[bytes | None]:
+        waiting = [queue.answer(desk, (str(i), "")) for i in range(live.TOGETHER + 3)]      # more than are taken at once
+        return await asyncio.wait_for(asyncio.gather(*waiting), 30)
+
+    assert asyncio.run(ask()) == [None] * (live.TOGETHER + 3)
 
 
 def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,12 +277,34 @@ def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch
     assert together == [[("Yes.", None)]]
 
 
+def message(text: str | None = None, data: bytes | None = None) -> dict:
+    return {"type": "websocket.receive", "text": text, "bytes": data}
+
+
 @pytest.mark.parametrize(
-    "message",
-    ["", "[]", "null", "{", '{"token": 1, "source": "a", "target": ""}', '{"token": "t", "source": "a"}', "x" * 1_000_001],
-)
-def test_a_message_that_nobody_of_ours_sends_is_not_answered(message: str) -> None:
-    assert live._asked(message) is None
+    "text",
+    [
+        None, "", "[]", "null", "{", "1", '"a"', '{"source": 1, "target": ""}', '{"source": "a"}',
+        '{"source": "a", "target": null}', "x" * 1_000_001, "[" * 100_000, '{"source":' * 50_000, "9" * 5_000,
+    ],
+)  # fmt: skip
+def test_a_message_that_nobody_of_ours_sends_is_not_answered(text: str | None) -> None:
+    assert live._texts(message(text, b"\x00" if text is None else None)) is None
+
+
+def test_a_message_is_two_texts_of_whole_characters() -> None:
+    asked = {"source": "a\ud83db", "target": "\udc00", "token": "of an older page"}
+    assert live._texts(message(json.dumps(asked))) == ("a\ufffdb", "\ufffd")
+    assert live._texts(message(json.dumps({"source": "😀", "target": "\x00"}))) == ("😀", "\x00")
+
+
+def test_half_a_character_is_answered_like_the_rerun_that_shows_it() -> None:
+    app = opened("", "")
+    source, target = live._texts(message(json.dumps({"source": "3 May 1999 \ud83d", "target": ""})))
+    rows = dict(answer(app.session_state["desk"], source, target)["written"]["rows"])
+    assert rows["source"] == "3 May 1999 \ufffd"
+    app.text_input(key="source").set_value("3 May 1999 \ufffd").run()
+    assert dict(said(app, "written")["rows"]) == rows
 
 
 def test_said_parts_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,18 +11,19 @@ import json
 import logging
 import secrets
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 import numpy as np
 import streamlit as st
 from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
-from streamlit.web.server.server_util import is_url_from_allowed_origins
 
 from models import Scope
 from viz_app import cache
+from viz_app.arrival import whole
 from viz_app.figures.payload import pack
 from viz_app.shown import Shown
 
@@ -31,6 +32,8 @@ Texts = tuple[str, str]                 # what stands in the source's and in the
 
 PAUSE = "1.5s"      # after so long without a key Streamlit's rerun follows; whoever leaves the box has it at once
 LARGEST = 1_000_000     # characters of one message
+SOCKETS = 4             # of one session; its page needs one, and for a moment a second when that has broken
+PROTOCOL = "attnscope"  # of the socket; the browser offers it together with the session's token
 TOGETHER = 12           # edits run in one batch
 _DESK = "desk"
 _log = logging.getLogger(__name__)
@@ -117,30 +120,42 @@ def desk() -> Desk:
     return st.session_state[_DESK]
 
 
+_open: Counter[str] = Counter()     # sockets of each session, by its token
+
+
 async def _answers(socket: WebSocket) -> None:
-    """One browser's socket: {token, source, target} in, one message of pictures out, in this order."""
-    origin = socket.headers.get("origin")
-    if origin and origin.partition("://")[2] != socket.headers.get("host") and not is_url_from_allowed_origins(origin):
+    """One browser's socket: {source, target} in, one message of pictures out, in this order. It ends without a word for who
+    is of no session, has too many sockets, or asks what no page of ours asks. Where it comes from, door.py has looked at."""
+    token = (socket.scope["subprotocols"] or [""])[-1]
+    if token not in _desks or _open[token] >= SOCKETS:
         await socket.close()
         return
-    await socket.accept()
+    _open[token] += 1
     try:
-        while True:
-            asked = _asked(await socket.receive_text())
-            mine = asked and _desks.get(asked[0])
-            await socket.send_bytes((mine and await _queue.answer(mine, asked[1:])) or b"")
+        await socket.accept(PROTOCOL)
+        while (texts := _texts(await socket.receive())) and (mine := _desks.get(token)):
+            await socket.send_bytes(await _queue.answer(mine, texts) or b"")
+            del mine        # a session that has ended is not kept by its socket
+        await socket.close()
     except WebSocketDisconnect:
         return
+    finally:
+        _open.subtract([token])
+        if not _open[token]:
+            del _open[token]
 
 
-def _asked(message: str) -> tuple[str, str, str] | None:
-    """(token, source, target) of a message; None for one that nobody of ours sends."""
+def _texts(message: Message) -> Texts | None:
+    """(source, target) of a message, in whole characters; None for one that nobody of ours sends."""
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect
+    text = message.get("text") or ""        # None for bytes
     try:
-        asked = json.loads(message) if len(message) <= LARGEST else {}
-        fields = tuple(asked[name] for name in ("token", "source", "target"))
-    except (ValueError, TypeError, KeyError):
+        asked = json.loads(text) if len(text) <= LARGEST else {}
+        texts = asked["source"], asked["target"]
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    return fields if all(isinstance(field, str) for field in fields) else None
+    return (whole(texts[0]), whole(texts[1])) if all(isinstance(text, str) for text in texts) else None
 
 
 class _Queue:
@@ -162,7 +177,13 @@ class _Queue:
     async def _work(self) -> None:
         while self._waiting:
             now, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
-            await asyncio.to_thread(self._answer, now, asyncio.get_running_loop())
+            try:
+                await asyncio.to_thread(self._answer, now, asyncio.get_running_loop())
+            except Exception:
+                _log.exception("no edit could be answered")
+            finally:        # whatever has happened, nobody is left waiting
+                for *_, done in now:
+                    _settle(done, None)
 
     def _answer(self, now: list[tuple[Desk, Texts, asyncio.Future]], loop: asyncio.AbstractEventLoop) -> None:
         if len(now) > 1:
@@ -172,10 +193,11 @@ class _Queue:
 
 
 def _attempted(work: Callable[..., bytes | None], *given: object) -> bytes | None:
-    """What the work returns; None if it fails, which then stands in the log."""
+    """What the work returns; None if it fails, which then stands in the log. A panic in a library written in Rust, such as
+    `tokenizers`, is no Exception, and whose edit it is has no part in the others'."""
     try:
         return work(*given)
-    except Exception:
+    except BaseException:
         _log.exception("an edit could not be answered")
         return None
 

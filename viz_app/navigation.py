@@ -8,7 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from viz_app import cache, live, parts, state
+from viz_app import arrival, cache, live, parts, state
 from viz_app.components.live import live as listen
 from viz_app.live import Pictures
 from viz_app.reading import answering
@@ -58,6 +58,7 @@ def main() -> None:
 
 @st.fragment
 def _page(view: View) -> None:
+    arrival.tidy()
     desk = live.desk()
     if desk.view is not view:
         desk.view, desk.answer = view, None

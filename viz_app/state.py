@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from models.trace import AttentionSite, Trace
+from viz_app.arrival import whole
 from viz_app.figures.sites import sharpest_head
 
 CHECKPOINT, SOURCE, TARGET = "checkpoint", "source", "target"
 _FOCUS, _PUBLISHED = "focus", "published"
+_LOCK = re.compile(r"[qk]\d{1,5}")
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Focus:
         head, lock = params.get("head", ""), params.get("lock", "")
         return cls(
             params.get("site", ""), int(head) if re.fullmatch(r"\d{1,4}", head) else 0,
-            lock if re.fullmatch(r"[qk]\d{1,5}", lock) else "",
+            lock if _LOCK.fullmatch(lock) else "",
         )
 
     def within(self, trace: Trace) -> "Focus":
@@ -71,16 +73,18 @@ def pick(site: str, head: int) -> None:
 
 def lock(token: str) -> None:
     """Hold a token of the chosen head, or let go with ""."""
-    st.session_state[_FOCUS] = replace(st.session_state.get(_FOCUS, Focus()), lock=token)
+    held = token if _LOCK.fullmatch(token) else ""
+    st.session_state[_FOCUS] = replace(st.session_state.get(_FOCUS, Focus()), lock=held)
 
 
 def keep(name: str, value: str | int | None) -> None:
     """Put a choice of a page into the session and into the URL, or take it out of both."""
-    st.session_state[f"{name} kept"] = value if value is None else str(value)
-    if value is None:
+    text = value if value is None else whole(str(value))
+    st.session_state[f"{name} kept"] = text
+    if text is None:
         st.query_params.pop(name, None)
     else:
-        st.query_params[name] = str(value)
+        st.query_params[name] = text
 
 
 def kept(name: str) -> str | None:

@@ -20,6 +20,7 @@ from tests.benchmarks.serving import APP, served
 from tests.benchmarks.side_by_side import Result, print_table
 from viz_app.figures.labels import labels
 from viz_app.figures.payload import unpack
+from viz_app.live import PROTOCOL
 
 CHECKPOINT, SITE, HEAD = "eng-fra", "encoder.layers.0.self_attn", 1
 N_CLIENTS, SECONDS, EVERY = 30, 15, 1.0
@@ -43,12 +44,16 @@ class Client:
     async def arrive(self) -> None:
         """The first run of the page."""
         await self.commit("")
-        self.live = await connect(f"ws://{self.address}/live", max_size=None)
+        self.live = await self.open()
+
+    async def open(self) -> ClientConnection:
+        """A live socket of this session."""
+        return await connect(f"ws://{self.address}/live", subprotocols=[PROTOCOL, self.token], max_size=None)
 
     async def edit(self, text: str) -> None:
         """Change the text and wait for its picture."""
         start = time.perf_counter()
-        await self.live.send(json.dumps({"token": self.token, "source": text, "target": ""}))
+        await self.live.send(json.dumps({"source": text, "target": ""}))
         _, arrays = unpack(await self.live.recv())
         self.seconds.append(time.perf_counter() - start)
         self.answers.append((text, arrays["head"].tobytes()))

@@ -6,17 +6,24 @@ class Live {
   }
 
   follow(session) {
+    if (this.socket && this.token !== session.token) this.leave();
     Object.assign(this, session);
     if (this.open) this.connect();
   }
 
   connect() {
     if (this.socket?.readyState <= WebSocket.OPEN) return;
-    this.socket = new WebSocket(new URL(this.path, location.href.replace(/^http/, "ws")));
+    this.socket = new WebSocket(new URL(this.path, location.href.replace(/^http/, "ws")), ["attnscope", this.token]);
     this.socket.binaryType = "arraybuffer";
     this.socket.onopen = () => this.late && this.ask();
     this.socket.onmessage = ({ data }) => this.answered(new Uint8Array(data));
     this.socket.onclose = () => (this.asked = undefined);
+  }
+
+  leave() {
+    this.socket.onmessage = this.socket.onclose = null;
+    this.socket.close();
+    this.asked = undefined;
   }
 
   ask() {
@@ -24,7 +31,7 @@ class Live {
     this.late = this.socket.readyState !== WebSocket.OPEN;
     if (this.late) return void this.connect();
     this.asked = typed();
-    this.socket.send(JSON.stringify({ token: this.token, source: this.asked[0], target: this.asked[1] }));
+    this.socket.send(JSON.stringify({ source: this.asked[0], target: this.asked[1] }));
   }
 
   answered(message) {
