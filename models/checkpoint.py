@@ -18,6 +18,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from models.architectures import ARCHITECTURES, Config, Model, name_of
+from models.scores import at_snapshot, check_snapshot_scores
 from models.tokenizer import Tokenizer
 
 FILES = ("config.json", "tokenizer.json", "training.json", "model.safetensors")
@@ -98,6 +99,12 @@ def load_checkpoint(folder: str | Path, snapshot: int | None = None) -> Checkpoi
     examples = training.get("examples", [])
     if not (isinstance(examples, list) and all(isinstance(text, str) for text in examples)):
         raise CheckpointError(f"{folder / 'training.json'}: examples must be a list of texts")
+    try:
+        check_snapshot_scores(training)
+    except ValueError as error:
+        raise CheckpointError(f"{folder / 'training.json'}: {error}") from None
+    if snapshot is not None:
+        training = at_snapshot(training, snapshot)
     training["step"] = step
     training["curve"] = [row for row in curve if row.get("step", 0) <= step]
     return Checkpoint(folder, model.eval(), tokenizer, training)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -78,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--data", type=Path, help="the file the split is taken from (translation)")
     evaluate.add_argument("--limit", type=_positive, help="only the first so many cases")
     evaluate.add_argument("--by-length", action="store_true", help="the score of short and of long sources too")
+    evaluate.add_argument("--snapshots", action="store_true", help="the score of each snapshot of its training, one by one")
     evaluate.add_argument("--record", action="store_true", help="write the result into the checkpoint's training.json")
     evaluate.set_defaults(run=_evaluate)
 
@@ -197,22 +199,27 @@ def _interrupt() -> Iterator[Callable[[], bool]]:
 def _record_score(task: Task, out: Path, device: torch.device) -> None:
     """Score the checkpoint as it lies on the disk on the whole test split, and add that to its record."""
     cases = task.held_out()
-    texts = _write_all(load(out, device=device), cases)
-    print(f"held-out {_recorded(out, task, texts, cases)}; checkpoint in {out}")
+    scope = load(out, device=device)
+    print(f"held-out {_recorded(scope, task, _write_all(scope, cases), cases)}; checkpoint in {out}")
 
 
-def _recorded(folder: Path, task: Task, texts: list[str], cases: list[Case]) -> str:
+def _recorded(scope: Scope, task: Task, texts: list[str], cases: list[Case]) -> str:
     """Add the score, and the score by length, to a checkpoint's record; returns the score in words."""
     result = METRICS[task.metric](texts, cases)
     groups = [asdict(group) | {"score": round(group.score, 2)} for group in by_length(texts, cases, task.metric)]
-    scores = {f"held-out {task.metric}": round(result, 2), "cases": len(cases)}
-    add_to_record(folder, scores=scores, by_length=groups)
+    add_to_record(scope.path, **_measured(scope, task, result, len(cases)), by_length=groups)
     return f"{task.metric}: {result:.2f} over {len(cases)} cases"
 
 
-def _write_all(scope: Scope, cases: list[Case]) -> list[str]:
+def _measured(scope: Scope, task: Task, result: float, n_cases: int) -> dict[str, Any]:
+    """A score as a record holds it, with what it was measured on (models.scores)."""
+    scores = {f"held-out {task.metric}": round(result, 2), "cases": n_cases}
+    return {"scores": scores, "measured_on": scope.weights_digest}
+
+
+def _write_all(scope: Scope, cases: list[Case], of: str = "") -> list[str]:
     """What the model writes for each case, with a bar."""
-    with tqdm(total=len(cases), unit="case", leave=False) as bar:
+    with tqdm(total=len(cases), unit="case", leave=False, desc=of or None) as bar:
         return hypotheses(scope.model, scope.tokenizer, cases, lambda done, _: bar.update(done - bar.n))
 
 
@@ -230,6 +237,8 @@ def _evaluate(options: argparse.Namespace) -> int:
         print("attnscope: note: this is not the data the checkpoint was trained on", file=sys.stderr)
     if options.record and options.limit:
         raise ValueError("--record is for the score over all cases, not for one with a --limit")
+    if options.snapshots:
+        return _evaluate_snapshots(scope, task, options)
     cases = task.held_out(options.limit)
     texts = _write_all(scope, cases)
     print(f"{task.metric} {METRICS[task.metric](texts, cases):.2f} over {len(cases)} held-out cases")
@@ -237,7 +246,24 @@ def _evaluate(options: argparse.Namespace) -> int:
         for group in by_length(texts, cases, task.metric):
             print(f"  {group.least:2}-{group.most:2} words  {task.metric} {group.score:6.2f}  {group.cases:5} cases")
     if options.record:
-        _recorded(scope.path, task, texts, cases)
+        _recorded(scope, task, texts, cases)
+    return 0
+
+
+def _evaluate_snapshots(scope: Scope, task: Task, options: argparse.Namespace) -> int:
+    """Print, and record at once, the score of one snapshot after the other: what is measured stays if it is stopped."""
+    if not scope.snapshots:
+        raise ValueError(f"{scope.name} keeps no snapshots of its training; attnscope train --snapshots does")
+    if options.by_length:
+        raise ValueError("--by-length is for the finished weights, not for --snapshots")
+    cases, every = task.held_out(options.limit), {}
+    for step in scope.snapshots:
+        then = load(scope.path, device=scope.device, snapshot=step)
+        result = METRICS[task.metric](_write_all(then, cases, f"step {step:,}"), cases)
+        print(f"step {step:6,}: {task.metric} {result:.2f} over {len(cases)} held-out cases", flush=True)
+        if options.record:
+            every[str(step)] = _measured(then, task, result, len(cases))
+            add_to_record(scope.path, snapshot_scores=every)
     return 0
 
 

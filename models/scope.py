@@ -14,8 +14,10 @@ from torch.nn.utils.rnn import pad_sequence
 from models import decoding, masks
 from models.architectures import Config, Model, build
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, snapshots
+from models.fingerprint import fingerprint, weights_digest
 from models.interventions import MaskChanges
 from models.masks import STREAMS, Masks
+from models.scores import of_weights, unmeasured
 from models.tokenizer import END, PAD, SPECIALS, Encoding, Tokenizer
 from models.trace import Recording, Trace, finish, record
 
@@ -87,7 +89,9 @@ class Scope:
         self.name: str = checkpoint.path.resolve().name
         self.model: Model = checkpoint.model.to(device)
         self.tokenizer: Tokenizer = checkpoint.tokenizer
-        self.training: dict[str, Any] = checkpoint.training
+        self.weights_digest: str = weights_digest(checkpoint.model)
+        self.fingerprint: str = fingerprint(checkpoint.model, checkpoint.tokenizer, self.weights_digest)
+        self.training: dict[str, Any] = of_weights(checkpoint.training, self.weights_digest)
         self.device = device
 
     @property
@@ -116,14 +120,15 @@ class Scope:
 
     def with_similarity(self, name: str) -> "Scope":
         """The same trained weights, scored by another similarity (models.similarity.KINDS), for which they were not trained;
-        what it learns besides begins as in a new model, seed 0. Raises ValueError for a model without self-attention."""
+        what it learns besides begins as in a new model, seed 0, and nothing is measured of it. Raises ValueError for a model
+        without self-attention."""
         if not hasattr(self.config, "similarity"):
             raise ValueError(f"{self.name} has one alignment model, learned with it; its similarity cannot be exchanged")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             model = build(replace(self.config, similarity=name))
         model.load_state_dict(self.model.state_dict(), strict=False)
-        return Scope(Checkpoint(self.path, model.eval(), self.tokenizer, self.training), self.device)
+        return Scope(Checkpoint(self.path, model.eval(), self.tokenizer, unmeasured(self.training)), self.device)
 
     def encode_source(self, text: str) -> Encoding:
         """x₁ … xₙ </s>. Raises InputError for an empty or too long text."""

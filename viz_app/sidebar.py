@@ -55,7 +55,7 @@ def _checkpoint() -> tuple[str, Scope | None]:
     except CheckpointError as error:
         note(slot, checkpoints.told(error), bad=True, key=CHECKPOINT)
         return name, None
-    note(slot, words.trained(scope.training), key=CHECKPOINT)
+    note(slot, words.made(scope.training), key=CHECKPOINT)     # how good it is, the page says of the weights it shows
     return folder, scope
 
 

@@ -176,10 +176,12 @@ def length(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
     return f"{len(tokens)} of at most {n_ctx} tokens.{missing}"
 
 
-def at_step(step: int, trace: Trace) -> str:
-    """What the page shows while it stands at an earlier step of training, and what the model would have said there."""
+def at_step(step: int, trace: Trace, scores: dict) -> str:
+    """What the page shows while it stands at an earlier step of training, how good those weights were, and what they would
+    have said of the texts at hand."""
     return (
-        f"All pictures below are of the weights after {step:,} steps, reading the same two texts. "
+        f"All pictures below are of the weights after {step:,} steps, reading the same two texts; the line above is the finished "
+        f"model's. Of these weights: {measured(scores) or 'no score was measured'}. "
         f"Position by position, they would have said: {trace.output or '(nothing)'}"
     )
 
@@ -206,12 +208,28 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
-def trained(training: dict) -> str:
-    """How this checkpoint came about and how good it is, in one line; empty if it does not say."""
+def measured(scores: dict) -> str:
+    """Scores, and over how many cases; empty if there is none."""
+    said = [f"{name} {score(name, v)}" for name, v in scores.items() if name != "cases" and isinstance(v, int | float)]
+    over = f" over {scores['cases']:,} cases" if isinstance(scores.get("cases"), int) else ""
+    return "; ".join(said) + over if said else ""
+
+
+def made(training: dict) -> str:
+    """How these weights came about, in one sentence; empty if their record does not say."""
     if not training.get("step"):
         return ""
-    data, scores = (part if isinstance(part := training.get(name), dict) else {} for name in ("data", "scores"))
+    data = part if isinstance(part := training.get("data"), dict) else {}
     on = f" on {data['file']}" if "file" in data else " on generated examples" if "generator" in data else ""
-    said = [f"{name} {score(name, v)}" for name, v in scores.items() if name != "cases" and isinstance(v, int | float)]
-    held_out = "; ".join(said)
-    return f"Trained for {training['step']:,} steps{on}." + (f" {held_out[:1].upper()}{held_out[1:]}." if said else "")
+    return f"Trained for {training['step']:,} steps{on}."
+
+
+def trained(training: dict) -> str:
+    """How these weights came about and how good they are, in one line; empty if their record does not say."""
+    said = measured(scores) if isinstance(scores := training.get("scores"), dict) else ""
+    return " ".join(filter(None, [made(training), said and f"{said[:1].upper()}{said[1:]}."]))
+
+
+def trained_otherwise(training: dict, own: str, name: str) -> str:
+    """The same of weights that are scored by another similarity than they were trained with."""
+    return f"{made(training)} That was with the {own} similarity: scored by {name}, as here, nothing was measured."

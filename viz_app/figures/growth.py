@@ -1,7 +1,7 @@
 """How a head came about: the loss curve with the moment shown, and one head over the snapshots as an animated picture."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from viz_app.figures.labels import Label
 FRAME_MS, LAST_FRAME_MS = 700, 2500
 _CELL, _LEFT, _TOP, _FONT = 24, 120, 110, 13
 _LONGEST_PICTURE = 48      # tokens a side; beyond it the cells shrink
+STEP_UNIT = 10             # steps; up to there the axis of the loss curve is nearly even
+LEAST_LOSS = 5e-5          # a record has four decimals, and 0 is on no log axis
 
 
 @dataclass(frozen=True)
@@ -26,22 +28,48 @@ class Frame:
 
 
 def loss_curve(curve: Sequence[dict[str, float]], step: int, accent: str, quiet: str) -> alt.LayerChart:
-    """Training loss (nats a token) by step on log axes, the validation loss as points, the shown step as a rule."""
+    """Training loss (nats a token) by step, the validation loss as points, the shown step as a rule. The loss is on a log axis,
+    at whose lower end stands what is too small for the record; steps are spaced as log(1 + step/10), so that 0 has a place."""
     rows = [row for row in curve if row.get("step", 0) > 0]
-    training = [{"step": r["step"], "loss": max(r["loss"], 1e-5), "of": "training"} for r in rows if "loss" in r]
-    held_out = [
-        {"step": r["step"], "loss": max(r["validation loss"], 1e-5), "of": "validation"}
-        for r in rows if "validation loss" in r
-    ]
-    x = alt.X("step:Q", scale=alt.Scale(type="symlog", constant=10), title="training step (log scale)", axis=alt.Axis(tickCount=6))
-    y = alt.Y("loss:Q", scale=alt.Scale(type="log"), title="loss (nats)", axis=alt.Axis(tickCount=4, format="~g"))
-    tip = ["of:N", "step:Q", alt.Tooltip("loss:Q", format=".4g")]
+    training = [_point(r["step"], r["loss"], "training") for r in rows if "loss" in r]
+    held_out = [_point(r["step"], r["validation loss"], "validation") for r in rows if "validation loss" in r]
+    x = alt.X("step:Q", scale=alt.Scale(type="symlog", constant=STEP_UNIT), axis=alt.Axis(tickCount=6),
+              title=f"training step, spaced as log(1 + step/{STEP_UNIT})")
+    y = alt.Y("at:Q", scale=alt.Scale(type="log"), title="loss (nats, log scale)", axis=alt.Axis(tickCount=4, format="~g"))
+    tip = ["of:N", "step:Q", "loss:N"]
     line = alt.Chart(alt.Data(values=training)).mark_line(color=quiet, strokeWidth=1.5).encode(x=x, y=y, tooltip=tip)
     dots = alt.Chart(alt.Data(values=held_out)).mark_point(color=accent, filled=True, size=36).encode(x=x, y=y, tooltip=tip)
     here = alt.Chart(alt.Data(values=[{"step": step}])).mark_rule(color=accent, strokeWidth=2).encode(x="step:Q")
     title = alt.TitleParams("Loss a token: training (line), held-out dates or sentences (dots); the bar is the step shown",
                             anchor="start", fontSize=12, fontWeight=400)
     return alt.layer(line, dots, here).properties(height=200, title=title)
+
+
+def _point(step: int, loss: float, of: str) -> dict[str, Any]:
+    """A loss as it was recorded, and where it stands on a log axis."""
+    return {"step": step, "loss": f"{loss:.4g}" if loss else f"below {LEAST_LOSS:.5f}", "at": max(loss, LEAST_LOSS), "of": of}
+
+
+def two_losses(record: Mapping[str, Any], dropout: float) -> str:
+    """That line and dots of the loss curve are not measured alike, and in what they differ in this run."""
+    recipe = record.get("recipe")
+    smoothing = recipe.get("label_smoothing") if isinstance(recipe, dict) else None
+    if smoothing is None:
+        said = "The line is what training lowered, dropout and label smoothing included where it had them; the dots are without."
+    elif smoothing or dropout:
+        said = (
+            f"The line is what training lowered, batch by batch: dropout {dropout:g} and label smoothing {smoothing:g} are in it. "
+            "The dots are without both, so their heights are not to be compared with the line's."
+        )
+    else:
+        said = "This run had neither dropout nor label smoothing, so line and dots are measured alike: the line on its batches."
+    averaged, last = record.get("averaged_steps"), record.get("step")
+    if averaged and last:
+        said += (
+            f" From step {last - averaged + 1:,} on the dots and the last weights are averages over the steps since; the line and "
+            "all earlier weights are of one step."
+        )
+    return said
 
 
 def head_gif(frames: Sequence[Frame], queries: Sequence[Label], keys: Sequence[Label], blocked: np.ndarray, title: str) -> bytes:

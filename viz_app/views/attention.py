@@ -60,7 +60,7 @@ def attention(shown: Shown) -> Callable[[Shown], Pictures] | None:
             said = f"**{place}.** {words.where_from(site, terms)}", words.how_to_read(site), words.departures(shown.scope.config)
             st.markdown("\n\n".join(part for part in said if part))
         with checked:
-            parts.checks_panel(drawn["checks"], words.trained(growth.at(shown, step).scope.training))
+            parts.checks_panel(drawn["checks"], similarity.trained(growth.at(shown, step), name))
         desk = live.desk()
         parts.downloads(lambda: seen(desk.shown).trace, site, focus.head, terms)
         growth.download(lambda: desk.shown, site, focus.head)

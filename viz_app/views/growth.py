@@ -30,19 +30,21 @@ def choose(shown: Shown) -> int | None:
             st.session_state[_STEP] = steps[-1]
         step = st.select_slider(
             "Training step of the weights", steps, key=_STEP, format_func=lambda s: f"{s:,}", bind="query-params",
-            help="The whole page shows the same text under the weights of this step.",
+            help="The pictures below show the same text under the weights of this step.",
         )
         said = st.empty()
     with right:
         colours = look(st.context.theme.type)
-        chart = growth.loss_curve(shown.scope.training.get("curve", []), step, colours.accent, colours.quiet)
+        record = shown.scope.training
+        chart = growth.loss_curve(record.get("curve", []), step, colours.accent, colours.quiet)
         st.altair_chart(chart, key="growth-loss")
+        st.caption(growth.two_losses(record, shown.scope.config.dropout))
     try:
         then = at(shown, step)
     except CheckpointError as error:
         note(said, checkpoints.told(error), bad=True, key=_SHOWN)
         return None
-    note(said, words.at_step(step, then.trace), key=_SHOWN)
+    note(said, _line(step, then), key=_SHOWN)
     return step
 
 
@@ -55,7 +57,11 @@ def at(shown: Shown, step: int | None) -> Shown:
 
 def said(step: int | None, then: Shown) -> Pictures:
     """What stands under the slider, for another text."""
-    return {f"note {_SHOWN}": small_print(words.at_step(step, then.trace))} if step is not None else {}
+    return {f"note {_SHOWN}": small_print(_line(step, then))} if step is not None else {}
+
+
+def _line(step: int, then: Shown) -> str:
+    return words.at_step(step, then.trace, then.scope.training["scores"])
 
 
 def download(seen: Callable[[], Shown], site: AttentionSite, head: int) -> None:

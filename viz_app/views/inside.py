@@ -61,7 +61,7 @@ def inside(shown: Shown) -> Callable[[Shown], Pictures] | None:
         desk = live.desk()
         _downloads(lambda: seen(desk.shown), at, view)
     with right:
-        parts.checks_panel(_checked(then, at), words.trained(shown.scope.training))
+        parts.checks_panel(_checked(then, at), similarity.trained(shown, name))
     if payload is None:
         return None
 

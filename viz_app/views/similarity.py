@@ -65,6 +65,12 @@ def say(drawn: Pictures) -> None:
         plain(drawn[_NOTE], key=_NOTE)
 
 
+def trained(shown: Shown, name: str) -> str:
+    """How the weights came about, and how good they are under the similarity of this name, "" for the model's own."""
+    record = shown.scope.training
+    return words.trained_otherwise(record, shown.scope.config.similarity, name) if name else words.trained(record)
+
+
 def swapped(own: Trace, then: Trace, site: AttentionSite, head: int, name: str, trained: str) -> str:
     """How far this head's weights have moved, and how many next tokens the model would still say."""
     apart = (own.attention[site.name].weights(head) - site.weights(head)).abs().sum(-1).mean() / 2
