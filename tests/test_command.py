@@ -1,0 +1,71 @@
+"""`attnscope` without a command: where the app listens, what it opens and what the terminal says of it."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import streamlit.web.cli
+
+from viz_app import checkpoints, command
+from viz_app.door import ALLOWED
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What Streamlit has been told; nothing is served."""
+    told: list[list[str]] = []
+    monkeypatch.setattr(os, "environ", {k: v for k, v in os.environ.items() if not k.startswith("ATTNSCOPE_")})
+    monkeypatch.setattr(streamlit.web.cli, "main", lambda arguments, **how: told.append(arguments))
+    return told
+
+
+def attnscope(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["attnscope", *arguments])
+    return command.main()
+
+
+def test_it_listens_on_this_machine_and_opens_any_folder(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert attnscope(monkeypatch, "--port", "8999", "--no-browser") == 0
+    assert started == [["run", str(Path(command.__file__).with_name("server.py")), "--server.port=8999", "--server.headless=true"]]
+    assert not checkpoints.is_shared()
+    assert not any(name in os.environ for name in (checkpoints.MODELS, checkpoints.SHARED, ALLOWED))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("given", "address"), [(["--share"], "0.0.0.0"), (["--share", "192.168.7.5"], "192.168.7.5")])
+def test_shared_it_listens_where_it_is_told_and_says_so(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: list[str], address: str
+) -> None:
+    assert attnscope(monkeypatch, *given) == 0
+    assert f"--server.address={address}" in started[0]
+    assert "--client.showErrorDetails=none" in started[0]
+    assert checkpoints.is_shared()
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"*** SHARED: this app is open to everyone who can reach {address}, port 8501. ***" in said
+    assert "It opens the shipped models, no other folder of this machine." in said
+    assert "no accounts and no passwords, does not encrypt" in said
+    assert "put a proxy with TLS and a login before it" in said
+
+
+def test_the_folder_of_models_and_the_proxys_names_reach_the_app(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "runs" / "mine" / "config.json").touch()
+    monkeypatch.chdir(tmp_path)
+    names = ["--allow-host", "attn.example.org", "--allow-host", "attn.local"]
+    assert attnscope(monkeypatch, "--share", "127.0.0.1", "--models", "runs", *names) == 0
+    assert checkpoints.offered()[-1] == "runs/mine"
+    assert os.environ[ALLOWED] == "attn.example.org,attn.local"
+    assert "It opens the shipped models and 1 under runs, no other folder of this machine." in capsys.readouterr().err
+
+
+def test_a_folder_of_models_that_there_is_not_is_named(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert attnscope(monkeypatch, "--models", "/no/such/folder") == 1
+    assert capsys.readouterr().err == "attnscope: --models /no/such/folder: no such folder\n"
+    assert not started
