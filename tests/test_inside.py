@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 from app_parts import all_passed
-from small import random_model
+from small import random_attention_only, random_model
 from streamlit.testing.v1 import AppTest
 
 from models import Scope, Trace, anatomy, load
-from models.checkpoint import save_checkpoint
+from models.checkpoint import Checkpoint, save_checkpoint
 from models.tokenizer import Tokenizer
 from viz_app import words
 from viz_app.figures import inside, inside_export, inside_matrices, inside_scaling, inside_words
@@ -306,6 +306,52 @@ def test_a_blocked_key_says_so(trace):
     assert arrays["masked"][3] == -np.inf
 
 
+@pytest.mark.parametrize(("query", "said"), [
+    (0, ": the value of the one token it may read."), (2, ": a mixture of the values of the 3 of 4 tokens it may read."),
+    (3, ": a mixture of the values of all 4 tokens."),
+])  # fmt: skip
+def test_a_sum_is_of_the_tokens_that_may_be_read(trace, query, said):
+    at = inside.cell(trace, trace.attention[SITES[1]], 0, query, 0)
+    assert int((at.site.weights(0)[query] > 0).sum()) == query + 1
+    stages = {stage.name: stage.sentence for stage in inside.stages(trace, at, TERMS)}
+    assert stages["b"].endswith(said)
+    assert "of which a mask will hide what comes after it" in stages["a"]
+
+
+def test_what_the_heads_add_up_to_has_the_bias_on_both_sides(trace, at):
+    site, head_out = at.site, at.site.head_out()[:, at.query]
+    weight, bias = site.projections["W_O"]
+    together = weight @ head_out.flatten() + bias                       # Concat(b¹ … bʰ)·W_O + bias
+    text = inside_words.explain("heads", site, TERMS)
+    assert text.startswith("Concat(b¹ … b³)·W_O + bias = Σₕ bʰ·W_Oʰ + bias: laying the 3 results side by side")
+    _, arrays = unpack(inside.heads(trace, at, TERMS))
+    np.testing.assert_allclose(arrays["total"], together.numpy(), rtol=1e-4, atol=1e-5)
+    output = next(stage.sentence for stage in inside.stages(trace, at, TERMS) if stage.name == "W_O")
+    own = weight[:, at.head * site.d_head : (at.head + 1) * site.d_head] @ head_out[at.head]
+    assert f"This head's part has length {own.norm():.2f}, the sum with the bias {together.norm():.2f}" in output
+    sentence = unpack(inside.heads(trace, at, TERMS))[0]["sentence"]
+    assert f"All heads and the bias together make one of length {together.norm():.2f}" in sentence
+
+
+def test_one_head_is_not_called_the_strongest():
+    tokenizer = Tokenizer.characters("abcde")
+    model = random_attention_only(n_heads=1, vocab_size=tokenizer.vocab_size)
+    trace = Scope(Checkpoint(Path("alone"), model, tokenizer, {}), torch.device("cpu")).run("abc", "cba")
+    at = inside.cell(trace, trace.attention["encoder.layers.0.self_attn"], 0, 1, 1)
+    assert inside_words.explain("heads", at.site, TERMS).startswith("b·W_O + bias: with one head there is one part")
+    sentence = unpack(inside.heads(trace, at, TERMS))[0]["sentence"]
+    assert "the one head adds a vector of length" in sentence
+    assert "which go on as they are" in inside.stages(trace, at, TERMS)[-1].sentence
+
+
+def test_a_cosine_alone_cannot_be_sharp(scope):
+    """Between −1 and 1: the largest weight softmax can give is e² times the least."""
+    trace = scope.with_similarity("cosine").run("abcde", "edc")
+    said = " ".join(stage.sentence for stage in inside.stages(trace, inside.cell(trace, trace.attention[SITES[0]], 1, 2, 1), TERMS))
+    weights = torch.tensor([1.0, -1.0]).softmax(-1)
+    assert f"no weight could be more than e² ≈ {float(weights[0] / weights[1]):.1f} times another" in said
+
+
 def test_a_query_that_may_read_nothing_says_so(scope):
     drawn = torch.ones(4, 4, dtype=torch.bool)
     drawn[2] = False
@@ -313,6 +359,7 @@ def test_a_query_that_may_read_nothing_says_so(scope):
     at = inside.cell(trace, trace.attention[SITES[1]], 0, 2, 0)
     stages = {stage.name: stage.sentence for stage in inside.stages(trace, at, TERMS)}
     assert "reads nothing: all its weights are 0" in stages["softmax"]
+    assert "Nothing was taken, so this head finds all zeros" in stages["b"]
     assert not unpack(inside.walk(trace, at, TERMS))[1]["b"].any()
     inside.heads(trace, at, TERMS)
     inside_scaling.weights_chart(trace, at)

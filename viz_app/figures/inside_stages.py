@@ -103,13 +103,13 @@ def stages(s: Scene) -> list[Stage]:
 def _vectors(s: Scene) -> Stage:
     where = {
         "encoder_self": f"below is what it can read, all of {s.terms.source}.",
-        "decoder_self": f"below is what it can read, {s.terms.target}.",
+        "decoder_self": f"below is {s.terms.target}, of which a mask will hide what comes after it.",
         "cross": f"below is what it can read: {s.terms.source}, as it left the encoder.",
     }[s.site.kind]
     d = len(s.w.a)
     return Stage(
         "a", "The vectors that arrive",
-        f"Each token comes as a list of {d} numbers, as it arrives at this layer. {s.q} (on top) is about to read; {where}",
+        f"Each token comes as a list of {d} numbers, as it arrives at this attention. {s.q} (on top) is about to read; {where}",
         f"a^{{i}}, a^{{j}} ∈ R^{{{d}}}   (d_{{model}} = {d})", ("a",), ("a",), {"a": "a"},
     )  # fmt: skip
 
@@ -150,8 +150,8 @@ def _scaled_dot(s: Scene) -> list[Stage]:
         ),
         Stage(
             "÷√dₖ", "Made smaller",
-            f"A sum of {d} products grows large, so each is divided by √{d} = {d**0.5:.4g}. For {s.k} that leaves the score "
-            f"{s.score}.",
+            f"A sum of many products can grow large, so each of the {d} is divided by √{d} = {d**0.5:.4g}. For {s.k} that leaves "
+            f"the score {s.score}.",
             "α_{i,j} = q^{i}·k^{j} / √d_{k}", ("k", "terms", "raw", "scores"), ("terms", "scores"), {"k": "q"},
         ),
     ]  # fmt: skip
@@ -181,7 +181,8 @@ def _cosine(s: Scene) -> list[Stage]:
         Stage(
             "q̂∘k̂", "Does the key point the same way?",
             f"Multiply number by number and by t = {t:.4g}, then add up: t times the cosine of the angle between them. Training "
-            f"finds t (it begins at 10); without it no softmax over cosines could be sharp. With {s.k} that is {s.score}.",
+            f"finds t (it begins at 10); without it no weight could be more than e² ≈ 7.4 times another. With {s.k} that "
+            f"is {s.score}.",
             "α_{i,j} = t·cos(q^{i}, k^{j}) = t Σ_{d} q̂^{i}_{d} k̂^{j}_{d}", ("sides", "terms", "scores"), ("terms", "scores"), sides,
         ),
     ]  # fmt: skip
@@ -268,17 +269,22 @@ def _sum(s: Scene, alignment: bool) -> str:
             f"The column added up is the context c(i), a mixture of all {n} states. The step that reads {s.q} gets it beside "
             "the token: s(i) = f(s(i−1), [y(i−1); c(i)])."
         )
-    return f"The column added up is what this head found for {s.q}: a mixture of the values of all {n} tokens."
+    among = int(s.w.allowed.sum())
+    if not among:
+        return f"Nothing was taken, so this head finds all zeros for {s.q}."
+    of = f"all {n} tokens" if among == n else f"the {among} of {n} tokens it may read" if among > 1 else "the one token it may read"
+    mixed = f"a mixture of the values of {of}" if among > 1 else f"the value of {of}"
+    return f"The column added up is what this head found for {s.q}: {mixed}."
 
 
 def _output(s: Scene) -> str:
     site, w, every = s.site, s.w, s.every
     stream = "" if every.residual is None else f", and the vector of {s.q} it is added to {float(every.residual.norm()):.2f}"
     if site.n_heads == 1:
-        goes_on = "and goes on as they are" if every.residual is None else f"which are added to the vector of {s.q}"
-        return f"There is one head. W_O turns its b into {len(w.added)} numbers, {goes_on}."
+        goes_on = "which go on as they are" if every.residual is None else f"which are added to the vector of {s.q}"
+        return f"There is one head. W_O turns its b into {len(w.added)} numbers; with the bias they make those {goes_on}."
     return (
         f"The {site.n_heads} heads' results stand side by side and W_O mixes them, which is the same as adding up one part "
-        f"from each head. This head's part has length {float(w.added.norm()):.2f}, the sum {float(every.total.norm()):.2f}"
-        f"{stream}."
+        f"from each head. This head's part has length {float(w.added.norm()):.2f}, the sum with the bias "
+        f"{float(every.total.norm()):.2f}{stream}."
     )

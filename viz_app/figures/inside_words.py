@@ -86,11 +86,20 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
         "spreads its attention, in nats. The **gradient** of softmax is diag(p) − p·pᵀ; its size ‖·‖ (Frobenius) says how far "
         "the weights move when the scores do. Divided by the divisor it says how far they move when q·k does: that reaches q and "
         "k. The curves take any divisor; the dashed lines mark the model's and 1.",
-        "heads": f"Concat(b¹ … b{_raised(h)})·W_O = Σₕ bʰ·W_Oʰ + bias: laying the {h} results side by side and multiplying by "
-        "W_O is adding up one part from each head. **Length** says how much a head adds. The **cosine** with the output says "
-        "whether it goes the way the sum goes; with the stream, whether it strengthens (above 0) or takes away (below 0) what "
-        "the token's vector already holds.",
+        "heads": f"{_added_up(h)} **Length** says how much a head adds. The **cosine** with the output says "
+        "whether it goes the way the sum goes; that with the stream, where the model has one, whether it strengthens (above 0) or "
+        "takes away (below 0) what the token's vector already holds.",
     }[view]
+
+
+def _added_up(n_heads: int) -> str:
+    """That concatenating and multiplying is adding up, for so many heads."""
+    if n_heads == 1:
+        return "b·W_O + bias: with one head there is one part, and the bias."
+    return (
+        f"Concat(b¹ … b{_raised(n_heads)})·W_O + bias = Σₕ bʰ·W_Oʰ + bias: laying the {n_heads} results side by side and "
+        "multiplying by W_O is adding up one part from each head."
+    )
 
 
 def heads_sentence(every: Heads, query: Label) -> str:
@@ -99,9 +108,12 @@ def heads_sentence(every: Heads, query: Label) -> str:
     stream = "" if every.residual is None else (
         f", which is added to the token's own vector of length {float(every.residual.norm()):.2f}"
     )
+    alone = len(every.norms) == 1
+    who, all_ = ("the one head adds", "With the bias that makes") if alone else (
+        f"head {best + 1} adds most:", "All heads and the bias together make")
     return (
-        f"At {quoted(query)}, head {best + 1} adds most: a vector of length {float(every.norms[best]):.2f}. All heads and the "
-        f"bias together make {float(every.total.norm()):.2f}{stream}."
+        f"At {quoted(query)}, {who} a vector of length {float(every.norms[best]):.2f}. {all_} one of length "
+        f"{float(every.total.norm()):.2f}{stream}."
     )
 
 

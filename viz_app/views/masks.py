@@ -100,7 +100,7 @@ def _batch(scope: Scope, left: DeltaGenerator, right: DeltaGenerator, slot: Delt
         st.session_state[_TASK], st.session_state[SECOND] = scope.task, default_second(scope)
     text = left.text_input(
         "Second text of the batch", default_second(scope), key=SECOND, live="0ms", bind="query-params",
-        help="The shorter of the two is filled up with padding. Its target is what the model writes.",
+        help="The shorter of the two is filled up with padding. The target of this one is what the model writes for it.",
     )
     which = right.segmented_control(
         "Shown", ["first", "second"], default="first", required=True, key=WHICH, bind="query-params",

@@ -116,7 +116,8 @@ def _order_controls() -> tuple[str, int, bool]:
         )
         writing = st.toggle(
             "Let the model write from each", key="positions-write", bind="query-params",
-            help="Greedy decoding, four times. Switched off means: in the decoder too.",
+            help="Greedy decoding, as typed and reordered; where positions can be switched off, without them too, in the decoder "
+            "as well.",
         )
     return how, int(seed), writing
 

@@ -38,7 +38,8 @@ def choose(shown: Shown) -> str:
     st.selectbox(
         "Similarity", list(KINDS), key=_WIDGET, on_change=chosen, width=230,
         format_func=lambda name: f"{name} (trained with)" if name == own else f"{name}: {KINDS[name].formula}",
-        help="How query and key are compared. Any but the model's own runs the same weights as they were never trained.",
+        help="How query and key are compared. Any but the model's own runs the same weights as they were never trained; what it "
+        "learns besides (t, M, or W, U and v) begins as in a new model.",
     )
     name = other(shown)
     if name:
