@@ -106,7 +106,7 @@ def test_learned_is_the_first_step_over_the_bar():
     assert "alike" not in said
     assert "at the same validated step, 200" in fastest([fast, fast])
     rows = learning.table([fast, never], ["2001-01-01", "x"])
-    assert list(rows["Reached 90 % at step"]) == ["200", "never"]
+    assert list(rows["Reached 90 % at step"]) == ["200", "not reached"]
     assert list(rows["Writes"]) == ["2001-01-01", "x"]
     lines = learning.learning_csv([fast, never]).splitlines()
     assert lines[2] == "a,fast one,10,200,90.0"

@@ -237,7 +237,7 @@ def test_the_page_says_how_this_model_knows_the_order(config, said, unsaid):
 
 def test_only_attention_without_a_mask_is_blind_to_order():
     """What the page says of attention by itself: reordered tokens give reordered vectors, but not under look-ahead."""
-    assert "Attention without a mask does not: if its tokens change places" in say.answer(random_model().config)
+    assert "Attention without a mask does not: reorder its tokens, and it only reorders" in say.answer(random_model().config)
     layer = random_model(positions="none").encoder.layers[0].self_attn
     x, order = torch.randn(1, 7, layer.d_model if hasattr(layer, "d_model") else 15), torch.tensor([3, 0, 6, 1, 5, 2, 4])
     free, ahead = Mask(), Mask([look_ahead(7, 7)])

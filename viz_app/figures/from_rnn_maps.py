@@ -76,7 +76,7 @@ def alignments(pair: Sequence[Aligned], source: Encoding, target: Encoding) -> b
         for i, one in enumerate(pair)
     ]  # fmt: skip
     bars = {
-        "title": "How far apart the two rows are", "array": "bars", "bars": True, "largest": MOST, "none": "", "says": "bits",
+        "title": "How far apart the two rows are", "array": "bars", "bars": True, "largest": MOST, "none": "", "says": "bit",
         "note": "Jensen–Shannon divergence: 0 = the same, 1 bit = nothing in common. Token by token, as the rows beside it.",
     }
     header = {

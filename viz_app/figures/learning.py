@@ -102,7 +102,7 @@ def table(learners: Sequence[Learner], written: Sequence[str] = ()) -> pd.DataFr
     rows = pd.DataFrame({
         "Model": [one.what for one in learners],
         "Held-out right (%)": [one.held_out for one in learners],
-        f"Reached {ENOUGH:.0f} % at step": [f"{at:,}" if (at := one.learned_at) else "never" for one in learners],
+        f"Reached {ENOUGH:.0f} % at step": [f"{at:,}" if (at := one.learned_at) else "not reached" for one in learners],
         "Steps": [one.steps for one in learners],
         "Parameters": [one.parameters for one in learners],
         "Checkpoint": [one.checkpoint for one in learners],

@@ -45,8 +45,8 @@ def answer(config: object) -> str:
     """How this model knows the order of its source, in one or two sentences."""
     if isinstance(config, Seq2SeqConfig):
         return "This model reads one token after the other, so the order is in its states: it has no position vectors."
-    alone = "Attention without a mask does not: if its tokens change places, what it makes of them only changes places too."
-    added = "every place has a vector of its own, and it is added to the token that stands there."
+    alone = "Attention without a mask does not: reorder its tokens, and it only reorders what it makes of them."
+    added = "every place has a vector of its own, added to the token that stands there."
     return f"{alone} {'This model has no position vectors. In others, ' if config.positions == 'none' else 'So '}{added}"
 
 
@@ -149,7 +149,7 @@ def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[s
             ["{} and {}".format(*m.neighbours.closest_pair) + f", {m.neighbours.least:.3f} apart" for m in measures],
         ),
         (
-            "Aliased: positions that resemble a far one more than those beside them",
+            "Aliased: positions that resemble one further away more than those beside them",
             [f"{m.neighbours.aliased} of {len(m.table)}" for m in measures],
         ),
         (

@@ -26,7 +26,7 @@ class Lines {
     this.drawAll();
     this.near = this.draw("g", {});
     this.tokens = { query: this.write("query", picture.queries), key: this.write("key", picture.keys) };
-    this.note.textContent = `Strength of a line = weight, to the nearest ${1 / SHADES}; under ${FAINTEST} not drawn.`;
+    this.note.textContent = `Strength of a line = weight ±${0.5 / SHADES}; under ${FAINTEST} not drawn.`;
   }
 
   draw(tag, attributes, text, parent = this.svg) {

@@ -53,7 +53,7 @@ class Cost {
     const total = (row) => row.slice(0, now + 1).reduce((a, b) => a + b, 0);
     const [spent, would] = [total(cached), total(uncached)];
     this.sum.textContent =
-      `Steps 1 to ${now + 1} together: ${millions(spent)} multiply–adds with the cache, ${millions(would)} without (${(would / spent).toFixed(1)} ×). ` +
+      `${now ? `Steps 1 to ${now + 1} together` : "Step 1"}: ${millions(spent)} multiply–adds with the cache, ${millions(would)} without (${(would / spent).toFixed(1)} ×). ` +
       WORDING[this.picture.family].sum(this.picture.parallel.n, millions(parallel));
     Object.assign(this.sum.dataset, { cached: spent, uncached: would, parallel });
     this.marks.forEach((mark, i) => mark.setAttribute("opacity", i <= now ? 1 : 0.35));

@@ -16,6 +16,6 @@ const WORDING = {
     here: ["Step ", (n) => ` of ${n}, each from the state before. Given: `, "(the rest is known too, but its states come later)"],
     same: "Both take the same tokens everywhere, so at each step both have read the same, stand in the same state and give the same probabilities.",
     work: "What is computed at this step, and what is kept from the step before",
-    sum: (n, work) => `Training takes its ${n} steps one after the other too: ${work}; only the products behind the last state (readout and logits) are done for all at once.`,
+    sum: (n, work) => `Training takes its ${n} steps one after the other too: ${work}; the readout and the logits behind the states are done for all at once.`,
   },
 };
