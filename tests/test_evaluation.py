@@ -1,5 +1,7 @@
 """Scores against sacrebleu called by hand and cases counted by hand."""
 
+import math
+
 import pytest
 import sacrebleu
 
@@ -28,6 +30,32 @@ def test_bleu_of_several_references_is_sacrebleus():
     assert bleu(HYPOTHESES, first_only) < by_hand
 
 
+def by_papineni(texts: list[str], references: list[str]) -> float:
+    """BLEU by its formula: the geometric mean of the clipped precisions of 1 to 4 words, times the brevity penalty."""
+    logs = []
+    for n in (1, 2, 3, 4):
+        right = total = 0
+        for text, reference in zip(texts, references, strict=True):
+            ours, theirs = ([tuple(s.split()[i : i + n]) for i in range(len(s.split()) - n + 1)] for s in (text, reference))
+            right += sum(min(ours.count(gram), theirs.count(gram)) for gram in set(ours))
+            total += len(ours)
+        logs.append(math.log(right / total))
+    length, wanted = (sum(len(s.split()) for s in side) for side in (texts, references))
+    return 100 * min(1.0, math.exp(1 - wanted / length)) * math.exp(sum(logs) / 4)
+
+
+def test_bleu_is_its_formula_and_sees_case():
+    references = ["The cat sat on the mat and slept all day", "He reads a long book about Paris in the rain"]
+    cases = [Case(str(i), (reference,)) for i, reference in enumerate(references)]
+    shorter = ["the cat sat on the mat and slept", "He reads a long book about paris in Rain"]
+    assert bleu(shorter, cases) == pytest.approx(by_papineni(shorter, references))
+    assert bleu(shorter, cases) < bleu([references[0], shorter[1]], cases) < 100
+    assert bleu(references, cases) == pytest.approx(100)
+    lowered = [reference.lower() for reference in references]
+    assert bleu(lowered, cases) == pytest.approx(by_papineni(lowered, references))
+    assert bleu(lowered, cases) < 80
+
+
 def test_bleu_of_a_perfect_and_of_an_empty_output():
     cases = CASES[:2]
     assert bleu([c.references[-1] for c in cases], cases) == pytest.approx(100)
@@ -44,7 +72,7 @@ def test_each_text_is_counted_for_its_own_source(scope, reversal):
     """Sources are decoded in order of length, in batches; results come back under their numbers."""
     words = ["abc", "d", "ab", "e", "cde", "ba"]
     texts = dict(written_texts(scope.model, scope.tokenizer, words, batch_size=4))
-    assert sorted(texts) == list(range(6))
+    assert list(texts) == [1, 3, 2, 5, 0, 4]     # shortest first
     alone = [scope.write(word).text for word in words]
     assert [texts[i] for i in range(6)] == alone
     assert sum(text == word[::-1] for text, word in zip(alone, words, strict=True)) >= 5
@@ -68,5 +96,8 @@ def test_groups_of_length_hold_every_case_once_and_score_their_own():
     order = [5, 0, 9, 3, 1, 8, 2, 7, 4, 6]
     again = by_length([texts[i] for i in order], [cases[i] for i in order], "exact match", n_groups=4)
     assert again == groups
+    assert [(g.least, g.most, g.cases) for g in by_length(texts, cases, "exact match")] == [
+        (2, 3, 4), (4, 4, 2), (7, 7, 1), (8, 8, 1), (21, 21, 2),
+    ]  # fmt: skip
     (whole,) = by_length(HYPOTHESES, CASES, "BLEU")
     assert (whole.least, whole.most, whole.cases, whole.score) == (1, 1, 4, bleu(HYPOTHESES, CASES))

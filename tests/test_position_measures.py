@@ -1,7 +1,9 @@
 """The measurements of position tables, and the shuffle test, against what can be worked out by hand."""
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from small import N_CTX, random_ids, random_model
@@ -116,22 +118,74 @@ def test_most_dimensions_of_the_doubled_exponent_stand_still():
     assert moving(torch.tensor([[0.0, 1.0], [0.02, 1.0]])) == 1
 
 
+def turned(row: np.ndarray, k: int, exponents: list[float]) -> np.ndarray:
+    """A position vector whose pairs (sin, cos) are turned by k/10000^e, through complex numbers."""
+    turn = np.array([np.exp(1j * k / 10000**e) for e in exponents])
+    pairs = (row[1::2] + 1j * row[0::2]) * turn                                  # cos + i·sin, times e^(iφ)
+    return np.stack([pairs.imag, pairs.real], axis=1).ravel()
+
+
+@pytest.mark.parametrize(("n", "n_fit"), [(19, 24), (31, 31)])
 @pytest.mark.parametrize("formula", FORMULAS)
-def test_measure_gathers_the_measurements(formula):
-    m = measure(formula, 19, 6, 3)
-    assert m.n_fit == 24
-    assert m.rotation_miss == rotation_miss(formula, 3, 24, 6)
-    assert m.best_linear_miss == best_linear_miss(formula, 3, 24, 6)
-    assert m.moving == moving(m.table)
-    assert m.neighbours.least == neighbours(m.table).least
+def test_every_measurement_again_in_numpy(formula, n, n_fit):
+    """4·d_model positions at the least, so that no matrix fits by luck."""
+    m, d, k = measure(formula, n, 6, 3), 6, 3
+    assert (m.formula, m.shift, m.n_fit) == (formula, 3, n_fit)
+    exponents = {"paper": [0, 1 / 3, 2 / 3], "2^i": [1 / 6, 2 / 6, 4 / 6], "sin-sin": [0, 2 / 6, 4 / 6]}[formula]
+    odd = [1 / 6, 3 / 6, 5 / 6] if formula == "sin-sin" else exponents
+    long = np.zeros((n_fit + k, d))
+    for pos in range(n_fit + k):
+        for i in range(3):
+            long[pos, 2 * i] = math.sin(pos / 10000 ** exponents[i])
+            long[pos, 2 * i + 1] = (math.sin if formula == "sin-sin" else math.cos)(pos / 10000 ** odd[i])
+    here, there = long[:n_fit], long[k:]
+    np.testing.assert_allclose(m.table.numpy(), long[:n], atol=1e-12)
+    again = np.array([turned(row, k, exponents) for row in here])
+    assert m.rotation_miss == pytest.approx(np.linalg.norm(again - there) / np.linalg.norm(there), abs=1e-12)
+    best = here @ (np.linalg.pinv(here) @ there)
+    assert m.best_linear_miss == pytest.approx(np.linalg.norm(best - there) / np.linalg.norm(there), abs=1e-6)
+    rows = long[:n]
+    assert m.moving == sum(max(column) - min(column) >= 0.01 for column in rows.T)
+    distances = {(i, j): np.linalg.norm(rows[i] - rows[j]) for i in range(n) for j in range(n) if i != j}
+    assert m.neighbours.least == pytest.approx(min(distances.values()))
+    assert m.neighbours.distance.tolist() == pytest.approx([min(distances[i, j] for j in range(n) if j != i) for i in range(n)])
+    assert m.neighbours.length == pytest.approx(math.sqrt(np.mean(np.sum(rows**2, axis=1))))
+    products = [[rows[i] @ rows[i + apart] for i in range(n - apart)] for apart in range(n)]
+    assert m.similarity.mean.tolist() == pytest.approx([np.mean(p) for p in products])
+    assert m.similarity.least.tolist() == pytest.approx([min(p) for p in products])
+    assert m.similarity.largest.tolist() == pytest.approx([max(p) for p in products])
+    assert m.similarity.spread == pytest.approx(max(max(p) - min(p) for p in products))
+    assert m.similarity.floor == pytest.approx(min(min(p) for p in products) / np.mean(products[0]))
+
+
+def test_how_close_counts_as_a_share_of_the_length():
+    found = neighbours(torch.tensor([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, 5.0]]))
+    assert found.length == pytest.approx(math.sqrt((0 + 9 + 1 + 25) / 4))             # 2.958; distances 1, 3, 1, 4
+    assert [found.closer_than(share) for share in (0.33, 0.34, 1.01, 1.02, 1.4)] == [0, 2, 2, 3, 4]
+    assert found.closest_pair == (0, 2)
+    assert neighbours(torch.tensor([[5.0], [9.0], [1.0], [0.5]])).closest_pair == (2, 3)
+
+
+def test_where_neighbours_tie_the_adjacent_one_counts():
+    """Position 2 is as near to 0 as to 3; position 3 as near to 1 as to 2."""
+    found = neighbours(torch.tensor([[0.0], [4.0], [1.0], [2.0]]))
+    assert found.nearest.tolist() == [2, 3, 3, 2]
+    assert found.aliased == 2                                                     # 0 → 2 and 1 → 3
 
 
 def test_adding_is_concatenating_and_projecting():
     x, p, W = torch.randn(5, 7), torch.randn(5, 7), torch.randn(7, 3)
     both = add_or_concatenate(x, p, W)
-    torch.testing.assert_close(both.added, both.concatenated)
+    by_hand = torch.einsum("nd,do->no", x, W) + torch.einsum("nd,do->no", p, W)
+    torch.testing.assert_close(both.added, by_hand)
+    torch.testing.assert_close(both.concatenated, by_hand)
     assert torch.equal(both.folded, x + p)
-    assert both.difference == float((both.added - both.concatenated).abs().max())
+    assert both.difference < 1e-5
+    apart = both.added.clone()
+    apart[4, 2] -= 0.25
+    assert replace(both, concatenated=apart).difference == pytest.approx(0.25, abs=1e-5)
+    apart[1, 0] += 0.5
+    assert replace(both, concatenated=apart).difference == pytest.approx(0.5, abs=1e-5)
 
 
 @pytest.mark.parametrize("how", ORDERS)
