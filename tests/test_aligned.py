@@ -129,15 +129,55 @@ def test_beam_goes_on_with_a_forced_token_alone(scope: Scope) -> None:
     assert {h.tokens[1] for step in result.beam[1:] for h in step.kept if len(h.tokens) > 1} == {token}
 
 
-def test_the_checks_pass_on_a_true_run_and_fail_on_a_false_one(scope: Scope) -> None:
-    trace = scope.run("abc", "cab")
-    source = trace.source.ids
-    serial = aligned.autoregressive(scope.model, source, Method()).run
-    parallel = aligned.of_trace(trace)
-    good = aligned.check_runs(parallel, serial, aligned.along(scope.model, source, serial.taken))
-    assert [c.name for c in good if not c.passed] == []
-    bad = aligned.check_runs(parallel, serial, aligned.along(scope.model, scope.encode_source("ed").ids, serial.taken))
-    assert "with the cache = without it" in [c.name for c in bad if not c.passed]
+def test_the_distribution_of_a_method(tiny: Transformer) -> None:
+    """Sampling alone changes it: by hand, at temperature 2, the three best, then those within 0.9."""
+    log_probs = written(tiny).log_probs[0]
+    for how in ("greedy", "beam"):
+        assert Method(how, temperature=2.0, top_k=3, top_p=0.9).filtered(log_probs) is log_probs
+    p = (log_probs.double() / 2).exp()
+    kept = p.argsort(descending=True)[:3].tolist()
+    shares = [float(p[i] / p[kept].sum()) for i in kept]
+    kept = [i for n, i in enumerate(kept) if sum(shares[:n]) < 0.9]
+    drawn = Method("sample", temperature=2.0, top_k=3, top_p=0.9).filtered(log_probs).exp()
+    assert {i: float(x) for i, x in enumerate(drawn) if x > 0} == {i: pytest.approx(float(p[i] / p[kept].sum())) for i in kept}
+    torch.testing.assert_close(Method("sample").filtered(log_probs), log_probs)
+
+
+@pytest.mark.parametrize("how", ["greedy", "sample", "beam"])
+def test_a_method_is_run_with_its_own_settings(tiny: Transformer, how: str) -> None:
+    method = Method(how, temperature=1.7, top_k=5, top_p=0.8, seed=4, width=3, alpha=0.2, forced=((1, 9), (6, END)))
+    result = aligned.autoregressive(tiny, SOURCE, method)
+    forced = {1: 9, 6: END}
+    if how == "beam":
+        steps = list(decoding.beam(tiny, SOURCE, width=3, alpha=0.2, forced=forced))
+        assert result.beam == tuple(steps)
+        wanted = steps[-1].kept[0].tokens
+    elif how == "sample":
+        wanted = tuple(s.token for s in decoding.sample(tiny, SOURCE, seed=4, temperature=1.7, top_k=5, top_p=0.8, forced=forced))
+        assert result.beam == ()
+    else:
+        wanted = tuple(s.token for s in decoding.greedy(tiny, SOURCE, forced=forced))
+    assert result.method is method
+    assert result.run.taken == wanted
+    assert result.run.read == (START, *wanted[:-1])
+    assert result.run.taken[1] == 9
+    assert result.run.ended is (wanted[-1] == END)
+    assert len(result.run) == len(wanted)
+
+
+def test_a_run_that_was_cut_has_not_ended(scope: Scope) -> None:
+    run = aligned.autoregressive(scope.model, scope.encode_source("abc").ids, Method()).run
+    assert run.ended
+    assert not replace(run, taken=run.taken[:-1]).ended
+    assert not replace(run, taken=()).ended
+
+
+def test_the_first_divergence_of_runs_of_unequal_length(scope: Scope) -> None:
+    run = aligned.of_trace(scope.run("abc", "cba"))
+    assert aligned.first_divergence(run, replace(run, taken=run.taken[:2])) is None      # no token differs where both stand
+    for i in range(len(run)):
+        other = replace(run, taken=(*run.taken[:i], 9, *run.taken[i + 1 :]))
+        assert aligned.first_divergence(run, other) == aligned.first_divergence(other, run) == i
 
 
 def test_an_unknown_method_says_so(tiny: Transformer) -> None:

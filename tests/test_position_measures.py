@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from small import N_CTX, random_ids, random_model
+from small import N_CTX, random_attention_only, random_ids, random_model, random_seq2seq
 
 from models.masks import Mask, padding
 from models.position_measures import (
@@ -230,6 +230,39 @@ def test_the_shuffle_test_against_two_runs_by_hand():
         torch.testing.assert_close(test.put_back[-1, token], turned[place])
         by_hand = (turned[place] - plain[token]).norm() / plain[token].norm()
         assert float(test.change[-1, token]) == pytest.approx(float(by_hand), rel=1e-4)
+
+
+def test_every_stage_is_what_the_encoder_passed_through():
+    """The input with its positions, then each layer; of attention alone each sublayer; of an RNN each direction."""
+    ids, order = random_ids(1, 7)[0].tolist(), (0, 2, 1, 3, 4, 5, 6)
+    for model in (random_model(n_encoder_layers=2, norm="pre"), random_attention_only()):
+        test = shuffle_test(model, ids, order)
+        x = (model.embedding(torch.tensor([ids])) * model.config.d_model**0.5 + model.positions(7)).detach()
+        torch.testing.assert_close(test.original[0], x[0])
+        swapped = (model.embedding(torch.tensor(ids)[list(order)]) * model.config.d_model**0.5 + model.positions(7)).detach()
+        torch.testing.assert_close(test.put_back[0], swapped[list(order)])          # its own inverse
+        for i, layer in enumerate(model.encoder.layers):
+            x = (layer["self_attn"](x, x, Mask()) if isinstance(layer, torch.nn.ModuleDict) else layer(x, Mask())).detach()
+            torch.testing.assert_close(test.original[i + 1], x[0], rtol=1e-4, atol=1e-4)
+        last = [] if isinstance(model, type(random_attention_only())) else ["last LayerNorm"]
+        assert test.stages == ("input", "layer 1", "layer 2", *last)
+        if last:
+            torch.testing.assert_close(test.original[3], model.encoder.last_norm(x)[0].detach(), rtol=1e-4, atol=1e-4)
+        assert test.order == order
+        assert test.largest.tolist() == pytest.approx([max(row) for row in test.change.tolist()])
+        assert test.mean.tolist() == pytest.approx([sum(row) / 7 for row in test.change.tolist()], rel=1e-4)
+
+
+@pytest.mark.parametrize(("both_ways", "stages"), [(True, ("forwards", "backwards")), (False, ("states",))])
+def test_the_stages_of_an_rnn_are_its_directions(both_ways, stages):
+    model, ids = random_seq2seq(bidirectional=both_ways), random_ids(1, 7)[0].tolist()
+    test, d = shuffle_test(model, ids, (0, 2, 1, 3, 4, 5, 6)), model.config.d_hidden
+    with torch.no_grad():
+        y = model.encoder.recurrence(model.embedding(torch.tensor([ids])) * model.config.d_model**0.5)[0][0]
+    assert test.stages == stages
+    for i in range(len(stages)):
+        torch.testing.assert_close(test.original[i], y[:, i * d : (i + 1) * d])
+    assert float(test.change[0, 0]) < 1e-6 < float(test.change[0, 1])              # read before the first moved token
 
 
 def test_positions_are_switched_off_on_a_view_only():

@@ -2,13 +2,15 @@
 their graphs against the zeros of the Jacobians."""
 
 import math
+import platform
+import re
 
 import pytest
 import torch
 from small import VOCAB, random_ids, random_model
 from torch import nn
 
-from models import influence
+from models import influence, layer_timing
 from models.attention import MultiHeadAttention
 from models.divergence import jensen_shannon
 from models.layer_timing import LENGTHS, Timing, growth, machine, measure
@@ -166,6 +168,18 @@ def test_a_schedule_computes_every_position_and_lasts_as_long_as_the_longest_way
         assert len(schedule) == int(layer.steps(N).max())
 
 
+def test_a_choice_that_says_nothing_is_the_models_own_or_a_cnn_of_three_layers():
+    assert (Choice(CNN).seed, Choice(CNN).width, Choice(CNN).depth) == (None, 3, 3)
+    model, ids = random_model(), tuple(random_ids(1, 6)[0].tolist())
+    found = reach(model, ids, Choice(CNN, 2))
+    with torch.no_grad():
+        x = model.embedding(torch.tensor(ids)) * model.config.d_model**0.5
+    torch.testing.assert_close(found.norms, influence.norms(Convolutional.random(x.shape[1], D_NEW, 3, 3, 2), x.detach()))
+    assert (found.d_in, found.d_out, found.schedule) == (x.shape[1], D_NEW, [list(range(6))] * 3)
+    assert found.steps[0].tolist() == [1, 1, 2, 3, 4, 5]
+    assert found.reaches[0].tolist() == [True, True, True, True, False, False]
+
+
 def test_means_by_distance_by_hand():
     values, counted = torch.tensor([[1.0, 9.0], [3.0, 2.0]]), torch.tensor([[True, False], [True, True]])
     assert influence.by_distance(values, counted) == [(0, 1.5, 2), (1, 3.0, 1)]
@@ -182,7 +196,7 @@ def test_means_by_distance_by_hand():
 def test_what_a_model_holds(model, kinds):
     assert {kind for kind in KINDS if holds(model, kind)} == kinds
     for kind in set(KINDS) - kinds:
-        with pytest.raises(ValueError, match="no trained"):
+        with pytest.raises(ValueError, match=f"^this model has no trained {kind} in its encoder$"):
             reach(model, (5, 6), Choice(kind))
 
 
@@ -235,7 +249,7 @@ def test_a_single_token_and_an_unknown_kind():
     found = reach(random_model(), (5,), Choice(SELF_ATTENTION))
     assert found.norms.shape == (1, 1)
     assert found.by_distance()[0][0] == 0
-    with pytest.raises(ValueError, match="kind must be one of"):
+    with pytest.raises(ValueError, match=r"^kind must be one of RNN, bidirectional RNN, CNN, self-attention, not 'LSTM'$"):
         reach(random_model(), (5,), Choice("LSTM", 1))
     with pytest.raises(ValueError, match="odd width"):
         reach(random_model(), (5,), Choice(CNN, 1, width=4))
@@ -248,16 +262,76 @@ def test_every_layer_is_timed_at_every_length():
     found = list(measure(8, 3, 2, torch.device("cpu"), lengths=(4, 8)))
     assert [(t.n, t.layer) for t in found] == [(n, kind) for n in (4, 8) for kind in KINDS]
     assert all(len(t.seconds) == 2 and min(t.seconds) > 0 and t.median <= max(t.seconds) for t in found)
-    with pytest.raises(ValueError, match="cannot measure"):
-        measure(8, 2, 2, torch.device("cpu"))
-    assert "thread" in machine(torch.device("cpu"))
+    assert LENGTHS == (8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+@pytest.mark.parametrize("odd", [{"d": 0}, {"width": 2}, {"width": -1}, {"repetitions": 0}, {"lengths": (4, 0)}])
+def test_what_cannot_be_timed_is_refused(odd):
+    how = {"d": 8, "width": 3, "repetitions": 2, "lengths": (4, 8)} | odd
+    message = f"cannot measure d {how['d']}, width {how['width']}, {how['repetitions']} repetitions, lengths {list(how['lengths'])}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        measure(device=torch.device("cpu"), **how)
+
+
+def test_the_first_pass_warms_up_and_is_not_counted(monkeypatch):
+    """By a clock that the layer itself moves on: 100 s for the first pass, then 1, 2 and 4."""
+    clock, lasts = [0.0], iter((100.0, 1.0, 2.0, 4.0))
+    monkeypatch.setattr(layer_timing, "perf_counter", lambda: clock[0])
+    seconds = layer_timing._timed(lambda x: clock.__setitem__(0, clock[0] + next(lasts)), torch.zeros(1), 3)
+    assert seconds == (1.0, 2.0, 4.0)
+    assert next(lasts, None) is None
+    assert Timing(RNN, 8, (1.0, 2.0, 30.0)).median == 2.0
+    assert Timing(RNN, 8, (1.0, 30.0, 2.0, 4.0)).median == 3.0
+
+
+@pytest.mark.parametrize(("d", "heads"), [(8, 8), (12, 4), (6, 2), (7, 1)])
+def test_the_layers_that_are_timed_have_the_sizes_that_were_asked_for(monkeypatch, d, heads):
+    seen = {}
+
+    def noted(forward, x, repetitions):
+        seen[len(seen)] = (x, forward(x), repetitions)
+        return (1.0,) * repetitions
+
+    monkeypatch.setattr(layer_timing, "_timed", noted)
+    before = torch.get_rng_state()
+    timings = list(measure(d, 5, 3, torch.device("cpu"), lengths=(4, 11)))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert [len(t.seconds) for t in timings] == [3] * 8
+    for timing, (x, y, repetitions) in zip(timings, seen.values(), strict=True):
+        assert (x.shape, repetitions) == ((1, timing.n, d), 3)
+        n = timing.n
+        wanted = {RNN: (1, n, d), BIDIRECTIONAL: (1, n, 2 * d), CNN: (1, d, n), SELF_ATTENTION: (1, n, d)}
+        assert y.shape == wanted[timing.layer]
+    layers = layer_timing._layers(d, 5)
+    assert layers[SELF_ATTENTION].n_heads == heads
+    assert layers[CNN].kernel_size == (5,)
+    assert (layers[RNN].bidirectional, layers[BIDIRECTIONAL].bidirectional) == (False, True)
+    x = seen[2][0]
+    assert 0 < float(seen[2][1].detach().abs().max()) <= 1           # the convolution's tanh
+    assert x.std() > 0.5
 
 
 def test_the_slope_is_that_of_the_upper_half():
     times = [Timing(RNN, n, (1.0 if n < 64 else (n / 64) ** 2,) * 3) for n in LENGTHS]
     assert growth(times, RNN) == (128, 1024, pytest.approx(2.0))
+    assert growth(times[::-1], RNN) == (128, 1024, pytest.approx(2.0))              # in whatever order they come
+    assert growth([*times, Timing(CNN, 4096, (1.0,))], RNN) == (128, 1024, pytest.approx(2.0))
+    outliers = [Timing(t.layer, t.n, (*t.seconds[:2], 1000.0)) for t in times]      # by the median of each
+    assert growth(outliers, RNN) == (128, 1024, pytest.approx(2.0))
+    assert growth(times[:5], RNN) == (32, 128, pytest.approx(1.0))                  # three of five; 1, 1 and 4 seconds
+    assert growth(times[:3], RNN)[:2] == (16, 32)
     assert growth(times[:2], RNN) is None
     assert growth(times, CNN) is None
+
+
+def test_where_it_is_measured(monkeypatch):
+    monkeypatch.setattr(layer_timing.os, "cpu_count", lambda: 6)
+    for threads, said in ((1, "6 cores, 1 thread,"), (3, "6 cores, 3 threads,")):
+        monkeypatch.setattr(torch, "get_num_threads", lambda n=threads: n)
+        where = machine(torch.device("cpu"))
+        assert said in where
+        assert where.endswith(f", device cpu, torch {torch.__version__}")
+    assert where.startswith(f"{platform.system()} on {platform.machine()}, ")
 
 
 # Divergence
