@@ -29,7 +29,7 @@
       const ratio = window.devicePixelRatio;
       return { op: "image", x: x / ratio, y: y / ratio, w: image.width / ratio, h: image.height / ratio };
     },
-    drawImage: (context, from, x, y, w = from.width, h = from.height) => ({ op: "copy", ...box(context, x, y, w, h) }),
+    drawImage: (context, from, x, y, w = from.width, h = from.height) => ({ op: "copy", ...box(context, x, y, w, h), of: [...log(from)] }),
   };
   for (const [name, note] of Object.entries(notes)) {
     const own = context2d[name];

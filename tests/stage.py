@@ -130,7 +130,8 @@ class Stage:
         return self.js("(root, all, n) => root.querySelectorAll(all)[n].getBoundingClientRect().toJSON()", selector, n)
 
     def drawn(self, canvas: str, op: str = "", n: int = 0) -> list[dict[str, Any]]:
-        """What stands on a canvas, in the order it was drawn: "text", "rect", "frame", "path", "image" or "copy"."""
+        """What stands on a canvas, in the order it was drawn: "text", "rect", "frame", "path", "image", or "copy" with
+        what stood on the canvas it is a copy `of`."""
         return self.js(
             "(root, all, n, op) => stage.log(root.querySelectorAll(all)[n]).filter((one) => !op || one.op === op)", canvas, n, op
         )

@@ -1,0 +1,646 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The components `maps` and `shuffle` by themselves: every cell, bar, scale, tip and line against the numbers they hold."""
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from stage import (
+    ACCENT,
+    HATCH,
+    INK,
+    LINE,
+    PAPER,
+    QUIET,
+    RATIO,
+    Stage,
+    alike,
+    hex_of,
+    near,
+    stage,
+    stage_page,
+    weight_colour,
+)  # fmt: skip
+
+from viz_app.figures.payload import pack
+
+ROWS, COLS = 5, 7
+LEFT, TOP, RIGHT, BOTTOM = 76, 74, 24, 44
+UNRELATED = math.sqrt(2)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def brief(value: float) -> str:
+    if value == 0:
+        return "0"
+    if 0.01 <= abs(value) < 1000:
+        return f"{float(f'{value:.3g}'):g}"
+    head, power = f"{value:.1e}".split("e")
+    return f"{head}e{int(power):+d}"
+
+
+def maps_payload(bars: bool = True, **changes: Any) -> tuple[bytes, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(11)
+    arrays = {
+        "map0": rng.uniform(0.001, 2.5, (ROWS, COLS)).astype(np.float32),
+        "map1": rng.uniform(0, 0.8, (ROWS, COLS)).astype(np.float32),
+        "bars": np.array([0.02, 0.5, 1.0, 0.25, 0.0], np.float32),
+    }  # fmt: skip
+    arrays["map0"][1, 4] = 0
+    arrays["map0"][2, 2] = 0.0004  # under the least of the scale
+    arrays["map1"][3, 1] = 0
+    maps = [
+        {"title": "One", "note": "Note of one", "array": "map0", "log": True, "least": 0.0025, "largest": 2.5,
+         "none": "it cannot reach", "says": "log scale; hatched = 0"},
+        {"title": "Two", "note": "Note of two", "array": "map1", "log": False, "least": 0.0, "largest": 0.8, "none": "",
+         "says": "linear scale"},
+    ]  # fmt: skip
+    header = {
+        "title": "What reaches what", "file": "reach", "rowAxis": "output y", "colAxis": "input x",
+        "rows": [[f"r{i}", f"said of r{i}" if i == 2 else "", False] for i in range(ROWS)],
+        "cols": [[f"c{i}", "", False] for i in range(COLS)],
+        "maps": maps,
+    }  # fmt: skip
+    if bars:
+        header["bars"] = {
+            "title": "Apart",
+            "array": "bars",
+            "bars": True,
+            "largest": 1.0,
+            "none": "",
+            "says": "bits",
+            "note": "How far apart.",
+        }
+    return pack(header | changes, **arrays), arrays
+
+
+def maps_shown(stage: Stage, width: int = 1200, **how: Any) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    data, arrays = maps_payload(**how)
+    stage.mount("maps", width).show(data)
+    return {name: float(stage.data(".maps")[name]) for name in ("left", "top", "side", "tall")}, arrays
+
+
+def to(stage: Stage, at: dict[str, float], n: int, row: float, col: float) -> None:
+    stage.move(".cells", LEFT + (col + 0.5) * at["side"], TOP + (row + 0.5) * at["tall"], n)
+
+
+def colour_of(value: float, n: int) -> str:
+    share = math.log(max(value, 0.0025) / 0.0025) / math.log(1000) if n == 0 else value / 0.8
+    return weight_colour(min(1.0, max(0.0, share)))
+
+
+def test_each_map_shows_its_own_numbers_on_its_own_scale(stage: Stage) -> None:
+    at, arrays = maps_shown(stage)
+    assert (at["left"], at["top"]) == (LEFT, TOP)
+    for n in (0, 1):
+        pixels, values = stage.pixels(".cells", n), arrays[f"map{n}"]
+        for r in range(ROWS):
+            for c in range(COLS):
+                x, y = LEFT + c * at["side"], TOP + r * at["tall"]
+                seen = pixels.within(x + 2, y + 2, at["side"] - 4, at["tall"] - 4)
+                if n == 0 and values[r, c] == 0:
+                    assert len(seen) > 1
+                    assert PAPER in seen
+                else:
+                    assert alike(seen.pop(), colour_of(float(values[r, c]), n)), (n, r, c)
+                    assert not seen
+        (frame,) = [one for one in stage.drawn(".cells", "frame", n) if one["h"] > 9]
+        assert [frame[k] for k in "xy"] == [LEFT, TOP]
+        assert (frame["w"], frame["h"]) == pytest.approx((COLS * at["side"], ROWS * at["tall"]))
+        assert frame["colour"] == LINE
+    (hatch,) = stage.drawn(".cells", "path", 0)
+    assert hatch["colour"] == HATCH
+    assert hatch["line"] == pytest.approx(0.7)
+    assert (hatch["clip"]["x"], hatch["clip"]["y"]) == pytest.approx((LEFT + 4 * at["side"], TOP + at["tall"]), abs=0.3)
+    assert (hatch["clip"]["w"], hatch["clip"]["h"]) == pytest.approx((at["side"], at["tall"]), abs=0.6)
+    for x, y, x2, y2 in hatch["lines"]:
+        assert (x + y) % 6 == pytest.approx(0, abs=0.01) or (x + y) % 6 == pytest.approx(6, abs=0.01)
+        assert x + y == pytest.approx(x2 + y2)
+        assert y2 - y == pytest.approx(hatch["clip"]["h"])
+    assert len(hatch["lines"]) >= (at["side"] + at["tall"]) / 6
+    assert not stage.drawn(".cells", "path", 1)
+
+
+def test_cells_are_as_large_as_the_room_allows(stage: Stage) -> None:
+    at, _ = maps_shown(stage)
+    wide = round(min(stage.box("figure", n)["width"] for n in range(3)))
+    assert at["side"] == min(30, (wide - LEFT - RIGHT) / COLS)
+    assert at["tall"] == at["side"]
+    for n in range(3):
+        assert (stage.box(".cells", n)["width"], stage.box(".cells", n)["height"]) == (wide, TOP + ROWS * at["tall"] + BOTTOM)
+    names = [[f"r{i}", "", False] for i in range(71)]
+    stage.mount("maps", 500).show(pack({**_header(), "rows": names, "cols": names}, map0=np.ones((71, 71), np.float32)))
+    side, tall = (float(stage.data(".maps")[k]) for k in ("side", "tall"))
+    wide = round(stage.box("figure")["width"])
+    assert side == pytest.approx((wide - LEFT - RIGHT) / 71)
+    assert tall == pytest.approx(430 / 71)
+    for align in ("right", "left"):  # every n-th is named
+        shown = [
+            int(one["text"][1:])
+            for one in stage.drawn(".cells", "text")
+            if one["align"] == align and re.fullmatch(r"r\d+", one["text"])
+        ]
+        step = shown[1]
+        assert shown == list(range(0, 71, step))
+        assert step == math.ceil(9 / (tall if align == "right" else side))
+    stage.mount("maps", 420).show(pack({**_header(), "rows": names[:4], "cols": names[:50]}, map0=np.ones((4, 50), np.float32)))
+    assert float(stage.data(".maps")["side"]) < 14
+    assert float(stage.data(".maps")["tall"]) == 14
+
+
+def _header() -> dict[str, Any]:
+    one = {"title": "One", "note": "", "array": "map0", "log": False, "least": 0.0, "largest": 1.0, "none": "", "says": ""}
+    return {"title": "t", "file": "f", "rowAxis": "r", "colAxis": "c", "maps": [one]}
+
+
+def test_rows_and_columns_are_named_and_so_are_the_axes(stage: Stage) -> None:
+    at, _ = maps_shown(stage)
+    for n in range(3):
+        texts = stage.written(".cells", n)
+        for r in range(ROWS):
+            one = texts[f"r{r}"]
+            assert (one["align"], one["baseline"], one["colour"], one["angle"]) == ("right", "middle", INK, 0)
+            assert one["x"] == LEFT - 5
+            assert one["y"] == pytest.approx(TOP + (r + 0.5) * at["tall"])
+        if n == 2:
+            assert "c0" not in texts
+            continue
+        for c in range(COLS):
+            one = texts[f"c{c}"]
+            assert (one["align"], one["colour"]) == ("left", INK)
+            assert -1.2 < one["angle"] < -0.7
+            assert LEFT + (c + 0.4) * at["side"] < one["x"] < LEFT + (c + 0.7) * at["side"]
+            assert TOP - 8 < one["y"] < TOP
+        down, along = texts["output y ↓"], texts["input x →"]
+        assert (down["colour"], along["colour"], down["align"]) == (QUIET, QUIET, "left")
+        assert down["y"] < along["y"] < TOP
+        assert down["x"] == along["x"] == 0
+    assert stage.text(".title") == "What reaches what"
+    assert stage.texts("figcaption b") == ["One", "Two", "Apart"]
+    assert stage.texts("figcaption span") == ["Note of one", "Note of two", "How far apart."]
+    assert stage.attrs(".cells", "aria-label") == ["One. Note of one", "Two. Note of two", "Apart. How far apart."]
+    long = [["x" * 70, "", False]] * ROWS
+    maps_shown(stage, rows=long)
+    (name, *_) = [one for one in stage.drawn(".cells", "text") if "…" in one["text"]]
+    assert LEFT - 12 - 12 < name["wide"] <= LEFT - 12
+
+
+def test_each_scale_says_its_ends_and_its_unit(stage: Stage) -> None:
+    at, _ = maps_shown(stage)
+    y = TOP + ROWS * at["tall"] + 12
+    for n, (least, most, says) in enumerate((("≤ 0.0025", "2.5", "log scale; hatched = 0"), ("0", "0.8", "linear scale"))):
+        least = least if n else f"≤ {brief(0.0025)}"
+        texts = stage.written(".cells", n)
+        steps = [one for one in stage.drawn(".cells", "rect", n) if one["y"] == pytest.approx(y) and one["h"] == pytest.approx(9)]
+        assert len(steps) == 96
+        assert [one["x"] for one in steps] == [LEFT + i for i in range(96)]
+        for i in (0, 31, 64, 95):
+            assert alike(steps[i]["colour"], weight_colour(i / 95))
+        (frame,) = [one for one in stage.drawn(".cells", "frame", n) if one["h"] == 9]
+        assert (frame["x"], frame["y"], frame["w"], frame["colour"]) == (LEFT, pytest.approx(y), 96, LINE)
+        assert (texts[least]["align"], texts[least]["colour"]) == ("right", INK)
+        assert texts[least]["x"] == LEFT - 4
+        assert (texts[most]["align"], texts[most]["colour"]) == ("left", INK)
+        assert texts[most]["x"] == LEFT + 96 + 4
+        assert texts[least]["y"] == texts[most]["y"] == pytest.approx(y + 5)
+        assert texts[says]["colour"] == QUIET
+        assert texts[says]["y"] == pytest.approx(y + 24)
+        assert texts[says]["x"] == 0
+
+
+@pytest.mark.parametrize("value", [0.0101, 0.00999, 999.4, 1234.5, 12.345, 0.5, 7e-12])
+def test_a_scales_end_is_short(stage: Stage, value: float) -> None:
+    one = {**_header()["maps"][0], "largest": value}
+    names = [["a", "", False]]
+    stage.mount("maps", 500).show(
+        pack({**_header(), "maps": [one], "rows": names, "cols": names}, map0=np.ones((1, 1), np.float32))
+    )
+    assert brief(value) in stage.written(".cells")
+
+
+def test_bars_are_as_long_as_their_numbers(stage: Stage) -> None:
+    at, arrays = maps_shown(stage)
+    width = stage.box(".cells", 2)["width"]
+    room = width - LEFT - RIGHT - 30
+    bars = [one for one in stage.drawn(".cells", "rect", 2) if one["colour"] == ACCENT]
+    texts = stage.written(".cells", 2)
+    for r, (bar, value) in enumerate(zip(bars, arrays["bars"], strict=True)):
+        assert (bar["x"], bar["w"]) == (LEFT, pytest.approx(max(0.5, room * float(value)), abs=0.01))
+        assert (bar["y"], bar["h"]) == (pytest.approx(TOP + r * at["tall"] + 1), pytest.approx(at["tall"] - 2))
+        said = [
+            one
+            for one in stage.drawn(".cells", "text", 2)
+            if one["y"] == pytest.approx(TOP + (r + 0.5) * at["tall"]) and one["align"] == "left"
+        ]
+        assert [one["text"] for one in said] == [brief(float(value))]
+        assert said[0]["x"] == pytest.approx(LEFT + room * float(value) + 4)
+        assert said[0]["colour"] == INK
+    (frame,) = stage.drawn(".cells", "frame", 2)
+    assert [frame[k] for k in "xywh"] == pytest.approx([LEFT, TOP, room, ROWS * at["tall"]])
+    assert frame["colour"] == LINE
+    foot = TOP + ROWS * at["tall"] + 17
+    ends = [one for one in stage.drawn(".cells", "text", 2) if one["y"] == pytest.approx(foot)]
+    assert [(one["text"], one["x"], one["align"], one["colour"]) for one in ends] == [
+        ("0", LEFT, "left", QUIET), ("1 bits", pytest.approx(LEFT + room), "right", QUIET),
+    ]  # fmt: skip
+    assert "1 bits" in texts
+
+
+def test_narrow_bars_have_no_numbers(stage: Stage) -> None:
+    names = [[f"r{i}", "", False] for i in range(41)]
+    bars = {"title": "Apart", "array": "bars", "bars": True, "largest": 1.0, "none": "", "says": "bits", "note": ""}
+    stage.mount("maps", 900).show(
+        pack(
+            {**_header(), "rows": names, "cols": names[:2], "bars": bars},
+            map0=np.ones((41, 2), np.float32),
+            bars=np.full(41, 0.37, np.float32),
+        )
+    )
+    assert float(stage.data(".maps")["tall"]) < 11
+    assert "0.37" not in stage.written(".cells", 1)
+
+
+def test_pointing_names_the_cell_in_all_maps(stage: Stage) -> None:
+    at, arrays = maps_shown(stage)
+    for n, r, c, where in (
+        (0, 2, 3, "output y: 3 r2 (said of r2), input x: 4 c3"),
+        (1, 4, 6, "output y: 5 r4, input x: 7 c6"),
+        (0, 1, 4, "output y: 2 r1, input x: 5 c4"),
+    ):
+        to(stage, at, n, r, c)
+        assert stage.text(".tip .where") == where
+        assert not stage.hidden(".tip")
+        cells = stage.texts(".tip td")
+        assert cells[::2] == ["One", "Two", "Apart"]
+        for text, array in zip(cells[1::2], ("map0", "map1", "bars"), strict=True):
+            value = arrays[array][r] if array == "bars" else arrays[array][r, c]
+            if array == "map0" and value == 0:
+                assert text == "0: it cannot reach"
+            else:
+                assert np.float32(text) == value
+        assert stage.attrs(".tip tr", "class") == ["on" if i == n else None for i in range(3)]
+        tip = stage.data(".tip")
+        assert (tip["row"], tip["col"]) == (str(r), str(c))
+        assert np.float32(tip["value"]) == arrays[f"map{n}"][r, c]
+        for other in range(3):
+            frames = stage.drawn(".marks", "frame", other)
+            x, y = LEFT + c * at["side"], TOP + r * at["tall"]
+            expected = [(LEFT, y, COLS * at["side"], at["tall"], 0.6)]
+            if other < 2:
+                expected += [(x, TOP, at["side"], ROWS * at["tall"], 0.6), (x, y, at["side"], at["tall"], 1.8)]
+            assert [tuple(one[k] for k in ("x", "y", "w", "h", "line")) for one in frames] == [pytest.approx(e) for e in expected]
+            assert {one["colour"] for one in frames} == {INK}
+    to(stage, at, 2, 3, 1)  # a bar has no column
+    assert stage.text(".tip .where") == "output y: 4 r3"
+    assert stage.texts(".tip td")[0] == "Apart"
+    assert len(stage.texts(".tip td")) == 2
+    assert np.float32(stage.texts(".tip td")[1]) == arrays["bars"][3]
+    assert stage.data(".tip")["col"] == ""
+    assert [len(stage.drawn(".marks", "frame", n)) for n in range(3)] == [1, 1, 1]
+    box = stage.box(".maps")
+    assert stage.box(".tip")["right"] <= box["right"] + 0.5
+    for r, c in ((-0.6, 1), (ROWS - 0.4, 1), (1, -0.6), (1, COLS - 0.4)):
+        to(stage, at, 0, r, c)
+        assert stage.hidden(".tip")
+        assert not stage.drawn(".marks", "", 0)
+    to(stage, at, 0, ROWS - 0.6, COLS - 0.6)
+    assert stage.data(".tip")["row"] == str(ROWS - 1)
+    to(stage, at, 0, -0.45, -0.45)
+    assert (stage.data(".tip")["row"], stage.data(".tip")["col"]) == ("0", "0")
+    stage.away()
+    assert stage.hidden(".tip")
+
+
+def test_the_tip_stands_beside_the_pointer(stage: Stage) -> None:
+    at, _ = maps_shown(stage)
+    to(stage, at, 0, 1, 1)
+    root, cells, tip = stage.box(".maps"), stage.box(".cells"), stage.box(".tip")
+    assert tip["left"] - cells["left"] == pytest.approx(LEFT + 1.5 * at["side"] + 16, abs=1)
+    assert tip["top"] - cells["top"] == pytest.approx(TOP + 1.5 * at["tall"] + 18, abs=1)
+    assert root["left"] <= tip["left"]
+
+
+def test_fewer_maps_leave_nothing_behind_and_another_width_is_drawn_anew(stage: Stage) -> None:
+    maps_shown(stage)
+    stage.show(maps_payload(bars=False)[0])
+    assert stage.texts("figcaption b") == ["One", "Two"]
+    assert int(stage.data(".maps")["painted"]) == 2
+    assert stage.data(".maps")["rows"] == str(ROWS)
+    stage.page.evaluate("stage.host.style.width = '640px'")
+    stage.frames()
+    assert stage.box(".cells")["width"] == round(min(stage.box("figure", n)["width"] for n in range(2)))
+
+
+def test_the_maps_as_a_file(stage: Stage) -> None:
+    note = "A note so long that it needs more than a line of its picture, and is broken between words."
+    first = {
+        "title": "One",
+        "note": note,
+        "array": "map0",
+        "log": False,
+        "least": 0.0,
+        "largest": 2.5,
+        "none": "",
+        "says": "linear",
+    }
+    data, _ = maps_payload()
+    stage.mount("maps", 1200).show(stage.change(data, maps=[first, first]))
+    name, picture, drawn = stage.saved_picture()
+    (whole,) = [one["of"] for one in drawn if one["op"] == "copy"]
+    said = [[one["text"], one["x"], one["y"], one["font"], one["colour"]] for one in whole if one["op"] == "text"]
+    assert name == "reach.png"
+    assert [one["text"] for one in drawn if one["op"] == "text"] == ["What reaches what"]
+    place = stage.box(".pictures")
+    titles = [one for one in said if one[0] in ("One", "Apart")]
+    for n, (one, word) in enumerate(zip(titles, ("One", "One", "Apart"), strict=True)):
+        figure = stage.box("figure", n)
+        assert one[0] == word
+        assert one[1:3] == [pytest.approx(figure["left"] - place["left"]), pytest.approx(figure["top"] - place["top"] + 2)]
+        assert one[3] == "600 14px sans-serif"
+        assert one[4] == INK
+    lines = [one for one in said if one[1] == titles[0][1] and "11.5px" in one[3]]
+    assert " ".join(one[0] for one in lines) == note
+    assert len(lines) > 1
+    assert np.diff([one[2] for one in lines]) == pytest.approx([15] * (len(lines) - 1))
+    assert lines[0][2] == pytest.approx(titles[0][2] + 20)
+    for n in range(3):
+        box, canvas = stage.box(".cells", n), stage.pixels(".cells", n)
+        for x, y in ((LEFT + 40, TOP + 35), (LEFT + 20, TOP + 80)):
+            seen = picture.within(box["left"] - place["left"] + x - 0.5, box["top"] - place["top"] + y + 30 - 0.5, 1.5, 1.5)
+            assert any(alike(canvas.at(x, y), one, 8) for one in seen)
+
+
+# --- the shuffle test
+
+TOKENS = [["a", "", False], ["b", "", False], ["c", "", False], ["[end]", "", True], ["e", "", False]]
+ORDER = [2, 1, 4, 0, 3]
+STAGES = ["input", "layer 1", "layer 2"]
+
+
+def shuffle_payload(
+    tokens: list = TOKENS, order: list = ORDER, most: float = 1.3, **changes: Any
+) -> tuple[bytes, dict[str, np.ndarray]]:
+    n = len(tokens)
+    rng = np.random.default_rng(7)
+    arrays = {f"map{i}": rng.uniform(0.006, most, (n, 3)).astype(np.float32) for i in range(2)}
+    arrays["map0"][0, 0], arrays["map0"][1, 1] = 0, 3e-7
+    arrays["means"] = np.array([[0.2, 0.7, 1.1], [0, 4e-7, 1.6]], np.float32)
+    parts = [
+        {"kind": "tangle", "title": "They change places"}, {"kind": "map", "title": "First map", "stages": STAGES, "array": "map0"},
+        {"kind": "map", "title": "Second map", "stages": STAGES, "array": "map1"},
+        {"kind": "bars", "title": "Mean change", "stages": STAGES, "names": ["with positions", "switched off"], "array": "means"},
+    ]  # fmt: skip
+    header = {
+        "title": "The shuffle test",
+        "file": "shuffle-test",
+        "tokens": tokens,
+        "order": order,
+        "unrelated": UNRELATED,
+        "parts": parts,
+    }
+    return pack(header | changes, **arrays), arrays
+
+
+def shuffle_shown(stage: Stage, width: int = 1240, **how: Any) -> dict[str, np.ndarray]:
+    data, arrays = shuffle_payload(**how)
+    stage.mount("shuffle", width).show(data)
+    return arrays
+
+
+def inside(n: int) -> str:
+    return f"svg > g:nth-of-type({n + 1})"
+
+
+def says(value: float) -> str:
+    return "0" if value == 0 else f"{value:.2f}" if value >= 0.005 else f"{value:.0e}".replace("e-0", "e-")
+
+
+def test_each_token_is_joined_to_its_new_place(stage: Stage) -> None:
+    shuffle_shown(stage)
+    pitch, n = 25, len(TOKENS)
+    lines = stage.elements(f"{inside(0)} line", "x1", "y1", "x2", "y2", "stroke", "data-moves")
+    wide = min(420, (1240 - 3 * 26) / 4)
+    for to_place, (from_place, (_, x1, y1, x2, y2, stroke, moves)) in enumerate(zip(ORDER, lines, strict=True)):
+        assert (float(x1), float(x2)) == pytest.approx((0.36 * wide + 6, 0.64 * wide - 6), abs=0.01)
+        assert (float(y1), float(y2)) == pytest.approx((66 + (from_place + 0.5) * pitch, 66 + (to_place + 0.5) * pitch))
+        assert hex_of(stroke) == ("#8f96a3" if from_place == to_place else "#d55e00")
+        assert moves == f"{from_place} {to_place}"
+    texts = stage.elements(f"{inside(0)} text", "x", "y", "text-anchor", "fill")
+    assert [one[0] for one in texts[:3]] == ["They change places", "as typed", "reordered"]
+    assert (texts[1][3], float(texts[1][1]), float(texts[2][1])) == ("end", pytest.approx(0.36 * wide), pytest.approx(0.64 * wide))
+    for index, (text, x, y, anchor, fill) in enumerate(texts[3:]):
+        to_place, right = divmod(index, 2)
+        from_place = ORDER[to_place]
+        assert text == TOKENS[from_place][0]
+        assert anchor == ("start" if right else "end")
+        assert float(y) == pytest.approx(66 + ((to_place if right else from_place) + 0.5) * pitch)
+        assert float(x) == pytest.approx((0.64 if right else 0.36) * wide)
+        assert hex_of(fill) == (QUIET if TOKENS[from_place][2] else INK)
+    pads = stage.elements(f"{inside(0)} rect", "data-says", "x", "y", "width", "height")
+    for index, (_, said, x, y, width, height) in enumerate(pads):
+        to_place, right = divmod(index, 2)
+        assert said == f"{TOKENS[ORDER[to_place]][0]}: place {ORDER[to_place]} → {to_place}"
+        assert float(x) == pytest.approx(0.64 * wide - 6 if right else 0)
+        assert float(width) == pytest.approx(0.36 * wide + 6)
+        assert float(y) == pytest.approx(66 + (to_place if right else ORDER[to_place]) * pitch)
+        assert float(height) == pitch
+    assert len(pads) == 2 * n
+
+
+def test_each_vector_has_a_cell_a_stage_in_the_colour_of_its_change(stage: Stage) -> None:
+    arrays = shuffle_shown(stage)
+    for part, array in ((1, "map0"), (2, "map1")):
+        cells = stage.elements(
+            f"{inside(part)} rect[data-map]",
+            "data-map",
+            "data-row",
+            "data-stage",
+            "data-value",
+            "data-says",
+            "x",
+            "y",
+            "width",
+            "height",
+            "fill",
+        )
+        assert len(cells) == len(TOKENS) * 3
+        texts = stage.elements(f"{inside(part)} text", "x", "y", "text-anchor", "fill")
+        lefts = sorted({float(one[6]) for one in cells})
+        for _, name, row, at, value, said, x, y, width, height, fill in cells:
+            row, at = int(row), int(at)
+            number = arrays[array][row, at]
+            assert name == array
+            assert np.float32(value) == number
+            assert said == f"{row} {TOKENS[row][0]}, {STAGES[at]}: moved by {value} of its length"
+            assert float(x) == lefts[at]
+            assert float(y) == pytest.approx(66 + row * 25)
+            assert float(height) == 24
+            assert float(width) == pytest.approx(lefts[1] - lefts[0] - 1)
+            assert alike(hex_of(fill), weight_colour(min(1.0, float(number) / UNRELATED)))
+            written = [
+                one
+                for one in texts
+                if one[3] == "middle"
+                and float(one[2]) == pytest.approx(66 + (row + 0.5) * 25)
+                and abs(float(one[1]) - float(x) - float(width) / 2 - 0.5) < 0.01
+            ]
+            assert [one[0] for one in written] == [says(float(number))]
+            assert (
+                hex_of(written[0][4]) in (INK, PAPER) and (hex_of(written[0][4]) == PAPER) == (number / UNRELATED > 0.55)
+            ) or 0.4 < number / UNRELATED < 0.7
+        heads = [one for one in texts if one[0] in STAGES]
+        assert [one[0] for one in heads] == STAGES
+        assert [float(one[1]) for one in heads] == pytest.approx([x + (lefts[1] - lefts[0]) / 2 for x in lefts])
+        assert {float(one[2]) for one in heads} == {54}
+        names = [one for one in texts if one[3] == "end"]
+        assert [one[0] for one in names] == [f"{i} {token[0]}" for i, token in enumerate(TOKENS)]
+        assert [float(one[2]) for one in names] == [66 + (i + 0.5) * 25 for i in range(len(TOKENS))]
+        assert texts[0][0] == ("First map" if part == 1 else "Second map")
+
+
+@pytest.mark.parametrize(("most", "end"), [(1.3, "1.41"), (1.9, "≥ 1.41")])
+def test_the_scale_of_the_changes_ends_at_a_right_angle(stage: Stage, most: float, end: str) -> None:
+    arrays = shuffle_shown(stage, most=most)
+    assert (arrays["map1"].max() > UNRELATED) == (end != "1.41")
+    frame = stage.elements(f"{inside(2)} rect[fill=none]", "x", "y", "width", "height", "stroke")
+    (_, x, y, width, height, stroke), (_, left, top, wide, tall, _) = frame
+    assert [float(v) for v in (y, height)] == [65.5, 125]
+    assert hex_of(stroke) == LINE
+    assert [float(v) for v in (left, top, wide, tall)] == [float(x) + 0.5, 66 + 125 + 12, float(width), 9]
+    steps = [
+        one
+        for one in stage.elements(f"{inside(2)} rect:not([data-map]):not([fill=none])", "x", "y", "height", "fill")
+        if float(one[3]) == 9
+    ]
+    assert len(steps) == 64
+    assert [float(one[1]) for one in steps] == pytest.approx([float(left) + i * float(wide) / 64 for i in range(64)])
+    assert all(alike(hex_of(steps[i][4]), weight_colour(i / 63)) for i in (0, 20, 40, 63))
+    assert {float(one[2]) for one in steps} == {float(top)}
+    texts = {one[0]: one for one in stage.elements(f"{inside(2)} text", "x", "y", "text-anchor", "fill")}
+    for text, value in (("0", 0), ("0.5", 0.5), ("1", 1), (end, UNRELATED)):
+        assert float(texts[text][1]) == pytest.approx(float(left) + value / UNRELATED * float(wide))
+        assert texts[text][3] == "middle"
+        assert float(texts[text][2]) == float(top) + 22
+        assert hex_of(texts[text][4]) == QUIET
+    assert "moved by (share of its length)" in texts
+
+
+def test_the_mean_change_has_a_bar_a_stage_and_a_test(stage: Stage) -> None:
+    arrays = shuffle_shown(stage)
+    floor, wide = 66 + 190, (1240 - 3 * 26) / 4
+    each = (wide - 46) / 3
+    thick = min(48, each * 0.8 / 2)
+    bars = stage.elements(
+        f"{inside(3)} rect[data-bar]", "data-bar", "data-stage", "data-value", "data-says", "x", "y", "width", "height", "fill"
+    )
+    texts = stage.elements(f"{inside(3)} text", "x", "y", "text-anchor", "fill")
+    names = ["with positions", "switched off"]
+    assert len(bars) == 6
+    for _, k, s, value, said, x, y, width, height, fill in bars:
+        k, s = int(k), int(s)
+        number = arrays["means"][k, s]
+        tall = min(float(number), UNRELATED) / UNRELATED * 190
+        assert np.float32(value) == number
+        assert said == f"{STAGES[s]}, {names[k]}: {value}"
+        middle = 46 + (s + 0.5) * each
+        assert float(x) == pytest.approx(middle + (k - 1) * thick + 1)
+        assert float(width) == pytest.approx(thick - 2)
+        assert float(height) == pytest.approx(max(tall, 1))
+        assert float(y) == pytest.approx(floor - max(tall, 1))
+        assert hex_of(fill) == (ACCENT if k == 0 else "#e69f00")
+        (written,) = [
+            one
+            for one in texts
+            if abs(float(one[1]) - float(x) + 1 - thick / 2) < 0.01 and abs(float(one[2]) - floor + tall + 6) < 0.01
+        ]
+        assert written[0] == says(float(number))
+        assert written[3] == "middle"
+    lines = stage.elements(f"{inside(3)} line", "x1", "x2", "y1", "y2", "stroke")
+    assert (
+        [float(one[3]) for one in lines]
+        == [float(one[4]) for one in lines]
+        == pytest.approx([floor - v / UNRELATED * 190 for v in (0, 0.5, 1)])
+    )
+    assert {(float(one[1]), round(float(one[2]), 2), hex_of(one[5])) for one in lines} == {(46, round(wide, 2), LINE)}
+    ticks = [one for one in texts if one[3] == "end"]
+    assert [one[0] for one in ticks] == ["0.0", "0.5", "1.0"]
+    assert [float(one[2]) for one in ticks] == pytest.approx([float(one[3]) for one in lines])
+    for s, stage_name in enumerate(STAGES):
+        (one,) = [one for one in texts if one[0] == stage_name]
+        assert float(one[1]) == pytest.approx(46 + (s + 0.5) * each)
+        assert float(one[2]) == floor + 18
+        assert one[3] == "middle"
+    swatches = [one for one in stage.elements(f"{inside(3)} rect:not([data-bar])", "x", "y", "fill") if float(one[2]) == floor + 36]
+    assert [(float(one[1]), hex_of(one[3])) for one in swatches] == [(46, ACCENT), (216, "#e69f00")]
+    legend = [one for one in texts if one[0] in names]
+    assert [(one[0], float(one[1])) for one in legend] == [(names[0], 63), (names[1], 233)]
+    assert "mean change" in [one[0] for one in texts]
+
+
+def test_parts_stand_beside_each_other_where_there_is_room(stage: Stage) -> None:
+    for width, columns in ((1240, 4), (1060, 3), (560, 2), (400, 1)):
+        shuffle_shown(stage, width)
+        moved = [tuple(float(v) for v in re.findall(r"[\d.]+", one)) for one in stage.attrs("svg > g", "transform")]
+        wide = (width - 26 * (columns - 1)) / columns
+        heights = [66 + 5 * 25 + 62] * 3 + [66 + 190 + 62]
+        tops, y = [], 0
+        for i in range(4):
+            if i and i % columns == 0:
+                y += max(heights[i - columns : i])
+            tops.append(y)
+        assert moved == [pytest.approx(((i % columns) * (wide + 26), tops[i])) for i in range(4)]
+        last = heights[(3 // columns) * columns :]
+        assert float(stage.attr("svg", "height")) == tops[-1] + max(last)
+    assert stage.attr("svg", "aria-label") == "They change places. First map. Second map. Mean change"
+
+
+def test_a_long_text_has_small_rows_without_numbers(stage: Stage) -> None:
+    for n, letters, numbers, named in (
+        (5, "13", True, True),
+        (27, "11", True, True),
+        (41, "8", False, True),
+        (61, "8", False, False),
+        (201, "8", False, False),
+    ):
+        tokens = [[f"t{i}", "", False] for i in range(n)]
+        arrays = shuffle_shown(stage, tokens=tokens, order=list(range(n)))
+        pitch = min(25, max(4, 560 / n))
+        cells = stage.elements(f"{inside(2)} rect[data-map]", "y", "height", "data-row")
+        assert float(cells[-1][1]) == pytest.approx(66 + (n - 1) * pitch)
+        assert float(cells[-1][2]) == pytest.approx(max(1, pitch - 1))
+        texts = stage.texts(f"{inside(2)} text")
+        assert (says(float(arrays["map1"][0, 0])) in texts[4:]) == numbers
+        assert ("t1" in stage.texts(f"{inside(0)} text")) == named
+        rows = [int(text.split()[0]) for text in texts if re.fullmatch(r"\d+ t\d+", text)]
+        assert rows == list(range(0, n, 1 if pitch >= 8 else math.ceil(9 / pitch)))
+        assert {one[1] for one in stage.elements(f"{inside(2)} text[text-anchor=end]", "font-size")} == {letters}
+        assert {hex_of(one) for one in stage.attrs(f"{inside(0)} line", "stroke")} == {"#8f96a3"}
+
+
+def test_pointing_at_the_drawing_says_the_exact_number(stage: Stage) -> None:
+    shuffle_shown(stage)
+    for selector in (f"{inside(1)} rect[data-map]", f"{inside(3)} rect[data-bar]", f"{inside(0)} rect"):
+        said, box, root = stage.attrs(selector, "data-says")[1], stage.box(selector, 1), stage.box(".shuffle")
+        stage.move(selector, box["width"] / 2, box["height"] / 2, 1)
+        assert stage.text(".tip") == said
+        assert not stage.hidden(".tip")
+        tip = stage.box(".tip")
+        assert tip["top"] == pytest.approx(box["top"] + box["height"] / 2 + 16, abs=1)
+        assert tip["left"] == pytest.approx(min(box["left"] + box["width"] / 2 + 14, root["right"] - tip["width"]), abs=1)
+    stage.move("svg", 3, 3)
+    assert stage.hidden(".tip")
+    stage.move(selector, 5, 5)
+    stage.away()
+    assert stage.hidden(".tip")
+    assert stage.text(".foot span") == "Point at a cell, a token or a bar for its exact number."
+
+
+def test_the_shuffle_test_as_a_file(stage: Stage) -> None:
+    shuffle_shown(stage)
+    name, svg = stage.saved_svg()
+    assert name == "shuffle-test.svg"
+    assert list(svg)[1].text == "The shuffle test"
+    assert len([one for one in svg.iter(f"{SVG}rect") if one.get("data-map") == "map1"]) == 15
+    assert float(svg.get("height")) == float(stage.attr("svg", "height")) + 30 or float(svg.get("height")) > 200
