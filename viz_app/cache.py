@@ -1,18 +1,23 @@
-"""Everything the app keeps between reruns and shares between sessions. What is returned here is read-only by convention."""
+"""Everything the app keeps between reruns and shares between sessions. What is returned here is read-only by convention.
+
+What a model has computed is kept under the fingerprint of its weights, wherever and whenever they were opened; an opened
+checkpoint under its folder and the state of its files.
+"""
 
 import gc
 import os
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import streamlit as st
 import torch
 
 import models
 from models import Scope, Trace, aligned
-from models.checkpoint import CheckpointError
+from models.checkpoint import FILES, CheckpointError, snapshot_path
 from models.interventions import MaskChanges
 from models.masked_runs import MaskedRun, run_masked
 from models.position_measures import FormulaMeasures, measure
@@ -20,20 +25,40 @@ from models.reach import CHECKED, Choice, Reach, autograd_gap
 from models.reach import reach as reach_of
 from models.scope import shipped_folder
 from models.tokenizer import Encoding
+from viz_app.byte_cache import ByteCache, budget
 
+Value = TypeVar("Value")
+
+_kept = ByteCache(budget())
 _one_run = threading.Lock()   # runs side by side only wait for each other's interpreter lock, at every operation of torch
 SHORT = 64          # tokens of a text that may share a batch
-KEPT_TRACES = 48    # one of a short sentence is under 1 MB, one of 500 tokens some 50 MB; a session needs one or two
 
 
 def scope(name: str) -> Scope:
-    """The opened checkpoint of this shipped name or folder. Raises models.checkpoint.CheckpointError."""
-    return _scope(name, _version(name))
+    """The opened checkpoint of this shipped name or folder, as its files are now. Raises models.checkpoint.CheckpointError."""
+    return _kept.get(("opened", name, _files(name, FILES)), lambda: models.load(name), spared=True)
 
 
-def trace(name: str, source: str, target: str | None, drafts: tuple[tuple[int, ...], ...] = ()) -> Trace:
-    """The run of a checkpoint on a text; `drafts` as in models.Scope.run. Raises models.InputError, and CheckpointError."""
-    return _trace(name, _version(name), source, target, drafts)
+def snapshot(scope: Scope, step: int) -> Scope:
+    """The checkpoint as it was after `step` steps. Raises models.checkpoint.CheckpointError."""
+    path = str(scope.path)
+    files = _files(path, (*FILES[:-1], snapshot_path(Path(), step)))
+    return _kept.get(("opened", path, step, files), lambda: models.load(path, snapshot=step), spared=True)
+
+
+def swapped(scope: Scope, similarity: str) -> Scope:
+    """The same weights with another similarity. Raises ValueError for a model without self-attention."""
+    return _of(scope, "swapped", similarity, make=lambda: scope.with_similarity(similarity), spared=True)
+
+
+def trace(scope: Scope, source: str, target: str | None, drafts: tuple[tuple[int, ...], ...] = ()) -> Trace:
+    """The run of a model on a text; `drafts` as in models.Scope.run. Raises models.InputError."""
+
+    def run() -> Trace:
+        with _one_run:
+            return scope.run(source, target, drafts=drafts)
+
+    return _of(scope, "trace", source, target, make=run)
 
 
 def run_together(asked: Collection[tuple[str, str, str]]) -> None:
@@ -41,13 +66,14 @@ def run_together(asked: Collection[tuple[str, str, str]]) -> None:
     and what is so long that the others would wait for it, is left to `trace`."""
     for name in {name for name, *_ in asked}:
         try:
-            texts = _readable(scope(name), [texts for n, *texts in asked if n == name])
-            with _one_run:
-                traces = scope(name).run_each(texts) if texts else []
+            opened = scope(name)
         except CheckpointError:
             continue
+        texts = _readable(opened, [texts for n, *texts in asked if n == name])
+        with _one_run:
+            traces = opened.run_each(texts) if texts else []
         for (source, target), made in zip(texts, traces, strict=True):
-            _trace(name, _version(name), source, target, (), made)
+            _of(opened, "trace", source, target, make=lambda made=made: made)
 
 
 def _readable(scope: Scope, texts: list[tuple[str, str]]) -> list[tuple[str, str | None]]:
@@ -62,34 +88,34 @@ def _readable(scope: Scope, texts: list[tuple[str, str]]) -> list[tuple[str, str
     return readable
 
 
-def snapshot(scope: Scope, step: int) -> Scope:
-    """The checkpoint as it was after `step` steps. Raises models.checkpoint.CheckpointError."""
-    return _snapshot(scope, *_weights(scope), step)
+def forced(scope: Scope, source: str, target: Encoding) -> Trace:
+    """A model's run on a source and on another run's target. Raises models.InputError."""
+    return _of(scope, "forced", source, target, make=lambda: scope.run_batch([(source, target)])[0])
 
 
 def snapshot_trace(scope: Scope, step: int, text: Trace) -> Trace:
     """The source and the target of `text` under the weights of an earlier step, teacher-forced."""
-    return _snapshot_trace(scope, *_weights(scope), step, text.source.text, text.target)
+    return forced(snapshot(scope, step), text.source.text, text.target)
 
 
 def swapped_trace(scope: Scope, similarity: str, text: Trace) -> Trace:
     """The source and the target of `text` under the same weights with another similarity, teacher-forced."""
-    return _swapped_trace(scope, *_weights(scope), similarity, text.source.text, text.target)
+    return forced(swapped(scope, similarity), text.source.text, text.target)
 
 
 def decoded(scope: Scope, source: tuple[int, ...], method: aligned.Method) -> aligned.Autoregression:
     """What a method writes for these source tokens, with every step's attention."""
-    return _decoded(scope, *_weights(scope), source, method)
+    return _of(scope, "decoded", source, method, make=lambda: aligned.autoregressive(scope.model, source, method))
 
 
 def along(scope: Scope, source: tuple[int, ...], tokens: tuple[int, ...]) -> aligned.Run:
     """One pass without a cache over tokens that are already there."""
-    return _along(scope, *_weights(scope), source, tokens)
+    return _of(scope, "along", source, tokens, make=lambda: aligned.along(scope.model, source, tokens))
 
 
 def written(scope: Scope, source: str) -> tuple[int, ...]:
     """The tokens a model writes for a text. Raises models.InputError."""
-    return _written(scope, *_weights(scope), source)
+    return _of(scope, "written", source, make=lambda: scope.write(source).ids)
 
 
 def masked_runs(
@@ -99,112 +125,40 @@ def masked_runs(
     drafts: tuple[tuple[int, ...], ...] = (),
 ) -> list[MaskedRun]:
     """Pairs in one batch under changed masks; `drafts` as in models.Scope.run_batch. Raises models.InputError."""
-    return _masked_runs(scope, *_weights(scope), pairs, changes, drafts)
+    return _of(scope, "masked", pairs, changes, make=lambda: run_masked(scope, pairs, changes, drafts))
 
 
 def reach(scope: Scope, source: tuple[int, ...], choice: Choice) -> Reach:
     """What one layer over these source tokens lets reach what."""
-    return _reach(scope, *_weights(scope), source, choice)
+
+    def work_out() -> Reach:
+        first = source[:CHECKED]
+        gap = _of(scope, "gap", first, choice, make=lambda: autograd_gap(scope.model, first, choice))
+        return reach_of(scope.model, source, choice, gap=gap)
+
+    return _of(scope, "reach", source, choice, make=work_out)
 
 
-def same_pair(scope: Scope, source: str, target: Encoding) -> Trace:
-    """A model's run on a source and on another run's target. Raises models.InputError."""
-    return _same_pair(scope, *_weights(scope), source, target)
-
-
-def _weights(scope: Scope) -> tuple[str, int]:
-    """Names the weights of an opened checkpoint: its folder and its training step."""
-    return str(scope.path), int(scope.training.get("step", 0))
-
-
-@st.cache_resource(max_entries=32, show_spinner=False)
-def _snapshot(_scope: Scope, path: str, trained: int, step: int) -> Scope:
-    return models.load(path, snapshot=step)
-
-
-@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False, hash_funcs={Encoding: repr})
-def _snapshot_trace(_scope: Scope, path: str, trained: int, step: int, source: str, target: Encoding) -> Trace:
-    return _snapshot(_scope, path, trained, step).run_batch([(source, target)])[0]
-
-
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _swapped(_scope: Scope, path: str, trained: int, similarity: str) -> Scope:
-    return _scope.with_similarity(similarity)
-
-
-@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False, hash_funcs={Encoding: repr})
-def _swapped_trace(_scope: Scope, path: str, trained: int, similarity: str, source: str, target: Encoding) -> Trace:
-    return _swapped(_scope, path, trained, similarity).run_batch([(source, target)])[0]
-
-
-@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False)
-def _decoded(
-    _scope: Scope, path: str, step: int, source: tuple[int, ...], method: aligned.Method
-) -> aligned.Autoregression:
-    return aligned.autoregressive(_scope.model, source, method)
-
-
-@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False)
-def _along(_scope: Scope, path: str, step: int, source: tuple[int, ...], tokens: tuple[int, ...]) -> aligned.Run:
-    return aligned.along(_scope.model, source, tokens)
-
-
-@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False)
-def _written(_scope: Scope, path: str, step: int, source: str) -> tuple[int, ...]:
-    return _scope.write(source).ids
-
-
-@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False, hash_funcs={MaskChanges: repr, Encoding: repr})
-def _masked_runs(
-    _scope: Scope,
-    path: str,
-    step: int,
-    pairs: tuple[tuple[str, str | Encoding | None], ...],
-    changes: MaskChanges,
-    _drafts: tuple[tuple[int, ...], ...],
-) -> list[MaskedRun]:
-    return run_masked(_scope, pairs, changes, _drafts)
-
-
-@st.cache_resource(max_entries=4 * KEPT_TRACES, show_spinner=False)
-def _reach(_scope: Scope, path: str, step: int, source: tuple[int, ...], choice: Choice) -> Reach:
-    return reach_of(_scope.model, source, choice, gap=_autograd_gap(_scope, path, step, source[:CHECKED], choice))
-
-
-@st.cache_resource(max_entries=4 * KEPT_TRACES, show_spinner=False)
-def _autograd_gap(_scope: Scope, path: str, step: int, first: tuple[int, ...], choice: Choice) -> float:
-    return autograd_gap(_scope.model, first, choice)
-
-
-@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False, hash_funcs={Encoding: repr})
-def _same_pair(_scope: Scope, path: str, step: int, source: str, target: Encoding) -> Trace:
-    return _scope.run_batch([(source, target)])[0]
-
-
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _scope(name: str, version: int) -> Scope:
-    return models.load(name)
-
-
-@st.cache_resource(max_entries=KEPT_TRACES, show_spinner=False)
-def _trace(
-    name: str,
-    version: int,
-    source: str,
-    target: str | None,
-    _drafts: tuple[tuple[int, ...], ...],
-    _made: Trace | None = None,
-) -> Trace:
-    if _made:
-        return _made
-    with _one_run:
-        return _scope(name, version).run(source, target, drafts=_drafts)
-
-
-@st.cache_resource(max_entries=64, show_spinner=False)
 def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
-    """models.position_measures.measure, kept: its least squares take up to half a second."""
-    return measure(formula, n, d_model, shift)
+    """models.position_measures.measure, kept: its least squares take up to half a second. No model is in it."""
+    return _kept.get(("formula", formula, n, d_model, shift), lambda: measure(formula, n, d_model, shift))
+
+
+def _of(scope: Scope, *what: Hashable, make: Callable[[], Value], spared: bool = False) -> Value:
+    """What is kept of these weights."""
+    return _kept.get((scope.fingerprint, *what), make, spared=spared)
+
+
+def _files(name: str, files: Collection[str | Path]) -> tuple[tuple[int, ...], ...]:
+    """Changes when one of a checkpoint's files is replaced or written: other times, another size or another file. Only who
+    writes into the very same file and also sets back the system's own clock of changes goes unnoticed."""
+    try:
+        folder = shipped_folder() / name
+        folder = folder if folder.is_dir() else Path(name).expanduser()
+        found = [(folder / file).stat() for file in files]
+    except (OSError, ValueError, RuntimeError):     # not there, or no path at all; models.load says what is wrong
+        return ()
+    return tuple((one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino) for one in found)
 
 
 @st.cache_resource(show_spinner=False)
@@ -222,13 +176,3 @@ def settle() -> bool:
     gc.collect()
     gc.freeze()
     return True
-
-
-def _version(name: str) -> int:
-    """Changes when a checkpoint's weights are replaced, so that one still in training is read again."""
-    folder = shipped_folder() / name
-    weights = (folder if folder.is_dir() else Path(name).expanduser()) / "model.safetensors"
-    try:
-        return weights.stat().st_mtime_ns
-    except OSError:
-        return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import models
 from models import cli
 from viz_app import checkpoints
+from viz_app.byte_cache import budget
 
 WARNING = """
 *** SHARED: this app is open to everyone who can reach {address}, port {port}. ***
@@ -30,6 +31,7 @@ def open_app(options: Namespace) -> int:
 
     from viz_app.door import ALLOWED
 
+    budget()        # a setting that is none is said now, not on every page
     if options.device:
         os.environ["ATTNSCOPE_DEVICE"] = options.device
     if options.models:

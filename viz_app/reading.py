@@ -16,10 +16,9 @@ from viz_app.state import SOURCE, TARGET
 def read(desk: Desk, source: str, target: str) -> tuple[Trace | None, dict[str, dict]]:
     """The run, None if there is none of these texts, and the small print under the box of each: how long its text is, or
     what is wrong with it. The desk then shows it."""
-    name, scope = desk.name, desk.scope
-    notes = {SOURCE: small_print(""), TARGET: small_print("")}
+    scope, notes = desk.scope, {SOURCE: small_print(""), TARGET: small_print("")}
     try:
-        trace = cache.trace(name, source, target if target.strip() else None, desk.drafts(scope))
+        trace = cache.trace(scope, source, target if target.strip() else None, desk.drafts(scope))
     except (models.InputError, CheckpointError) as error:       # a checkpoint may have been replaced since it was opened
         said = checkpoints.told(error)
         notes[getattr(error, "field", SOURCE)] = small_print(f"{said[:1].upper()}{said[1:]}.", bad=True)
@@ -34,6 +33,8 @@ def answering(desk: Desk, pictures: Callable[[Shown], Pictures]) -> Callable[[st
     """How the page that stands answers newly typed texts, given how it makes its own pictures of a run."""
 
     def answer(source: str, target: str) -> Pictures:
+        if not _stands(desk):
+            return {}
         trace, notes = read(desk, source, target)
         if not trace:
             desk.shown = replace(desk.shown, stale=True)
@@ -45,3 +46,11 @@ def answering(desk: Desk, pictures: Callable[[Shown], Pictures]) -> Callable[[st
             return under
 
     return answer
+
+
+def _stands(desk: Desk) -> bool:
+    """Whether the page's model is still the one its files hold. If not, the rerun will open that, or say what is wrong."""
+    try:
+        return cache.scope(desk.name).fingerprint == desk.scope.fingerprint
+    except CheckpointError:
+        return False

@@ -21,7 +21,7 @@ def stages(shown: Shown) -> None:
     text = shown.trace.source.text if shown.scope.task == TASK else examples(TASK)[0]
     st.markdown(say.STAGES)
     st.text(say.stage_text(text, shown.scope.task == TASK))
-    _show(found, [cache.trace(one.checkpoint, text, None).output for one in found], "stages")
+    _show(found, [cache.trace(cache.scope(one.checkpoint), text, None).output for one in found], "stages")
 
 
 def similarities(shown: Shown) -> None:

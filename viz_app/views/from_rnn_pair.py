@@ -36,7 +36,7 @@ def _read(scope: Scope, shown: Shown) -> Trace:
     """The shown pair under this model, teacher-forced on the shown target."""
     if scope is shown.scope:
         return shown.trace
-    return cache.same_pair(scope, shown.trace.source.text, shown.trace.target)
+    return cache.forced(scope, shown.trace.source.text, shown.trace.target)
 
 
 def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
