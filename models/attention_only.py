@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from models import masks
 from models.attention import Cache, MultiHeadAttention
-from models.encoder_decoder import EncoderDecoder, check_sizes
+from models.encoder_decoder import EncoderDecoder, check_fields
 from models.masks import Mask, Masks
 
 
@@ -34,7 +34,7 @@ class AttentionOnlyConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        check_sizes(self, vocab_size=1, d_model=1, n_self_layers=0, n_ctx=2)
+        check_fields(self)
 
 
 class SelfStack(nn.Module):

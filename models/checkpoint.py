@@ -2,30 +2,30 @@
 
 Weights are kept in half precision. Every file is replaced whole or not at all; the weights, written last, carry the
 step they belong to, and a record that ran ahead of them (killed in between) is cut back to that step when read.
+The record holds the checksums of the other files, so that one that was changed or exchanged is said to be. What has no
+checksum there (an older checkpoint, one made by hand) opens, and nothing is claimed of it; `seal` adds them.
 """
 
+import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
+from models import weights
+from models.architectures import ARCHITECTURES, Model, name_of
+from models.errors import CheckpointError
+from models.scores import at_snapshot
+from models.tokenizer import PAD, SPECIALS, Tokenizer
+from models.training_record import check_record
 
-from models.architectures import ARCHITECTURES, Config, Model, name_of
-from models.scores import at_snapshot, check_snapshot_scores
-from models.tokenizer import Tokenizer
-
-FILES = ("config.json", "tokenizer.json", "training.json", "model.safetensors")
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that is missing, damaged or of the wrong shape, and how."""
+CONFIG, TOKENIZER, RECORD, WEIGHTS = FILES = ("config.json", "tokenizer.json", "training.json", "model.safetensors")
+BEFORE = f"{WEIGHTS} before"      # in the checksums: the weights that are being replaced
+LARGEST = {CONFIG: 2**14, TOKENIZER: 2**25, RECORD: 2**24, WEIGHTS: weights.LARGEST}   # bytes that are read of a file
 
 
 @dataclass(frozen=True)
@@ -58,78 +58,85 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def half_bytes(state: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
-    """Weights as safetensors in half precision."""
-    half = {name: tensor.detach().to("cpu", torch.float16).contiguous() for name, tensor in state.items()}
-    return save(half, metadata)
-
-
 def save_checkpoint(folder: Path, model: Model, tokenizer: Tokenizer, training: dict[str, Any]) -> None:
     """Write or update a checkpoint folder. `training["step"]` is the step of these weights."""
     config = {"architecture": name_of(model.config), **asdict(model.config)}
-    weights = half_bytes(model.state_dict(), {"step": str(training["step"])})
-    write_bytes(folder / "config.json", json.dumps(config, indent=1).encode())
-    write_bytes(folder / "tokenizer.json", tokenizer.to_json().encode())
-    write_bytes(folder / "training.json", json.dumps(training, indent=1, ensure_ascii=False).encode())
-    write_bytes(folder / "model.safetensors", weights)
+    contents = {
+        CONFIG: json.dumps(config, indent=1).encode(),
+        TOKENIZER: tokenizer.to_json().encode(),
+        WEIGHTS: weights.half_bytes(model.state_dict(), {"step": str(training["step"])}),
+    }
+    there = checksums(folder)
+    sums = there | {name: checksum(content) for name, content in contents.items()}
+    write_bytes(folder / CONFIG, contents[CONFIG])
+    write_bytes(folder / TOKENIZER, contents[TOKENIZER])
+    if WEIGHTS in there:      # killed before the new weights are there, the old ones are those of this checkpoint too
+        _write_record(folder, training | {"checksums": sums | {BEFORE: there[WEIGHTS]}})
+    write_bytes(folder / WEIGHTS, contents[WEIGHTS])
+    _write_record(folder, training | {"checksums": sums})
 
 
 def add_to_record(folder: Path, **entries: Any) -> None:
-    """Write entries into a checkpoint's training.json, replaced whole. Raises CheckpointError if it cannot be read."""
-    record = _json(folder / "training.json") | entries
-    write_bytes(folder / "training.json", json.dumps(record, indent=1, ensure_ascii=False).encode())
+    """Write entries into a checkpoint's training.json, replaced whole; its checksums stay as they are.
+
+    Raises CheckpointError if it cannot be read, ValueError if an entry is not of its form."""
+    _write_record(folder, _json(folder / RECORD) | entries)
+
+
+def checksum(content: bytes) -> str:
+    """SHA-256, in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """File → checksum of what the record vouches for, as it lies on the disk: configuration, tokenizer, weights, snapshots."""
+    paths = [folder / CONFIG, folder / TOKENIZER, folder / WEIGHTS, *(snapshot_path(folder, step) for step in snapshots(folder))]
+    return {path.relative_to(folder).as_posix(): checksum(path.read_bytes()) for path in paths if path.is_file()}
+
+
+def seal(folder: Path) -> dict[str, str]:
+    """Write the checksums of a checkpoint's files as they are now into its training.json; returns them.
+
+    Raises CheckpointError if it, or one of its snapshots, does not open."""
+    for snapshot in (None, *snapshots(folder)):
+        _open(folder, snapshot, claimed={})
+    add_to_record(folder, checksums=(sums := checksums(folder)))
+    return sums
 
 
 def load_checkpoint(folder: str | Path, snapshot: int | None = None) -> Checkpoint:
     """Read a checkpoint folder, or the snapshot of its weights at a step. Raises CheckpointError."""
-    folder = Path(folder)
+    return _open(Path(folder), snapshot)
+
+
+def _open(folder: Path, snapshot: int | None, claimed: dict[str, str] | None = None) -> Checkpoint:
+    """`claimed` checksums count instead of those in the record."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such folder")
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise CheckpointError(f"{folder}: not a checkpoint, {', '.join(missing)} is missing")
-    model = _empty_model(folder)
-    tokenizer = _tokenizer(folder, model.config)
-    weights = folder / "model.safetensors" if snapshot is None else snapshot_path(folder, snapshot)
-    step = load_weights(model, weights)
-    training = _json(folder / "training.json")
-    curve = training.get("curve", [])
-    if not isinstance(curve, list) or not all(isinstance(row, dict) for row in curve):
-        raise CheckpointError(f"{folder / 'training.json'}: curve must be a list of objects")
-    examples = training.get("examples", [])
-    if not (isinstance(examples, list) and all(isinstance(text, str) for text in examples)):
-        raise CheckpointError(f"{folder / 'training.json'}: examples must be a list of texts")
-    try:
-        check_snapshot_scores(training)
-    except ValueError as error:
-        raise CheckpointError(f"{folder / 'training.json'}: {error}") from None
+    path = folder / WEIGHTS if snapshot is None else snapshot_path(folder, snapshot)
+    contents = {p: _read(p) for p in (folder / CONFIG, folder / TOKENIZER, path)}   # the record last: it knows older weights
+    training = _json(folder / RECORD)
+    with _named(folder / RECORD):
+        check_record(training)
+    sums = training.pop("checksums", {})
+    _check_sums(folder, contents, sums if claimed is None else claimed)
+    blank, tokenizer = _blank(folder, contents[folder / CONFIG]), _tokenizer(folder, contents[folder / TOKENIZER])
+    if tokenizer.vocab_size != blank.config.vocab_size:
+        raise CheckpointError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model's vocab_size is {blank.config.vocab_size}"
+        )
+    with _named(path):
+        model, step = weights.read(contents[path], blank)
     if snapshot is not None:
+        if step != snapshot:
+            raise CheckpointError(f"{path}: holds the weights of step {step}")
         training = at_snapshot(training, snapshot)
     training["step"] = step
-    training["curve"] = [row for row in curve if row.get("step", 0) <= step]
-    return Checkpoint(folder, model.eval(), tokenizer, training)
-
-
-def load_weights(model: Model, path: Path) -> int:
-    """Copy a safetensors file into the model; returns the training step it was saved at."""
-    try:
-        with safe_open(path, "pt") as file:
-            state = {name: file.get_tensor(name).float() for name in file.keys()}   # noqa: SIM118 (not a dict)
-            step = int((file.metadata() or {}).get("step", 0))
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: not readable as safetensors ({error})") from None
-    expected = model.state_dict()
-    if state.keys() != expected.keys():
-        odd = sorted(state.keys() ^ expected.keys())
-        raise CheckpointError(f"{path}: {len(odd)} parameters do not match the configuration, {odd[0]} for one")
-    for name, tensor in state.items():
-        if tensor.shape != expected[name].shape:
-            wanted, came = tuple(expected[name].shape), tuple(tensor.shape)
-            raise CheckpointError(f"{path}: {name} should have shape {wanted} by config.json, but has {came}")
-        if not tensor.isfinite().all():
-            raise CheckpointError(f"{path}: {name} holds values that are not finite")
-    model.load_state_dict(state)
-    return step
+    training["curve"] = [row for row in training.get("curve", []) if row["step"] <= step]
+    return Checkpoint(folder, model, tokenizer, training)
 
 
 def snapshot_path(folder: Path, step: int) -> Path:
@@ -137,39 +144,76 @@ def snapshot_path(folder: Path, step: int) -> Path:
 
 
 def snapshots(folder: Path) -> list[int]:
-    """The steps of which this checkpoint keeps the weights, ascending."""
-    return sorted(int(p.stem) for p in (folder / "snapshots").glob("*.safetensors") if p.stem.isdigit())
+    """The steps of which this checkpoint keeps the weights, ascending; files of other names are none of its own."""
+    names = [path.name for path in (folder / "snapshots").glob("*.safetensors") if path.is_file()]
+    steps = {int(name.partition(".")[0]) for name in names if re.fullmatch(r"[0-9]{6,12}\.safetensors", name)}
+    return sorted(step for step in steps if snapshot_path(folder, step).name in names)
 
 
-def _json(path: Path) -> dict[str, Any]:
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """What is wrong with a file, as a CheckpointError that names it."""
     try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not readable as JSON ({error})") from None
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: wanted a JSON object")
+        yield
+    except (TypeError, ValueError, RuntimeError, MemoryError, OSError) as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def _read(path: Path) -> bytes:
+    largest = LARGEST.get(path.name, LARGEST[WEIGHTS])
+    try:
+        with path.open("rb") as file:
+            content = file.read(min(path.stat().st_size, largest) + 1)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(content) > largest:
+        raise CheckpointError(f"{path}: larger than the {largest:,} bytes that are read of it")
     return content
 
 
-def _empty_model(folder: Path) -> Model:
-    config = _json(folder / "config.json")
+def _json(path: Path, content: bytes | None = None) -> dict[str, Any]:
+    try:
+        found = json.loads((_read(path) if content is None else content).decode("utf-8"), parse_constant=_no_number)
+    except CheckpointError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: not readable as JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{path}: wanted a JSON object")
+    return found
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _write_record(folder: Path, record: dict[str, Any]) -> None:
+    check_record(record)
+    write_bytes(folder / RECORD, json.dumps(record, indent=1, ensure_ascii=False).encode())
+
+
+def _check_sums(folder: Path, contents: dict[Path, bytes], claimed: dict[str, str]) -> None:
+    for path, content in contents.items():
+        name = path.relative_to(folder).as_posix()
+        wanted = [claimed[n] for n in ((name, BEFORE) if name == WEIGHTS else (name,)) if n in claimed]
+        if wanted and checksum(content) not in wanted:
+            raise CheckpointError(f"{path}: changed since the checkpoint was saved; if it should be, `attnscope seal` its folder")
+
+
+def _blank(folder: Path, content: bytes) -> Model:
+    """The model that config.json describes, without its numbers."""
+    config = _json(folder / CONFIG, content)
     architecture = config.pop("architecture", None)
-    if architecture not in ARCHITECTURES:
-        raise CheckpointError(f"{folder}: architecture {architecture!r} is not one of {', '.join(ARCHITECTURES)}")
-    build, read = ARCHITECTURES[architecture]
-    try:
-        return build(read(**config))
-    except (TypeError, ValueError, RuntimeError, MemoryError) as error:
-        raise CheckpointError(f"{folder}/config.json: {error}") from None
+    if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
+        raise CheckpointError(f"{folder}: architecture {architecture!r:.60} is not one of {', '.join(ARCHITECTURES)}")
+    with _named(folder / CONFIG):
+        _, read = ARCHITECTURES[architecture]
+        config = read(**config)
+        if config.pad_id != PAD:
+            raise ValueError(f"pad_id must be {PAD}, the tokenizer's {SPECIALS[PAD]}, not {config.pad_id}")
+        return weights.blank(config)
 
 
-def _tokenizer(folder: Path, config: Config) -> Tokenizer:
-    try:
-        tokenizer = Tokenizer.from_json((folder / "tokenizer.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder}/tokenizer.json: {error}") from None
-    if tokenizer.vocab_size != config.vocab_size:
-        raise CheckpointError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model's vocab_size is {config.vocab_size}"
-        )
-    return tokenizer
+def _tokenizer(folder: Path, content: bytes) -> Tokenizer:
+    with _named(folder / TOKENIZER):
+        return Tokenizer.from_json(content.decode("utf-8"))

@@ -1,11 +1,11 @@
-"""The `attnscope` command: open the app, train, decode, evaluate, inspect."""
+"""The `attnscope` command: open the app, train, decode, evaluate, inspect, seal."""
 
 import argparse
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ import torch
 from tqdm import tqdm
 
 from models.architectures import ARCHITECTURES
-from models.checkpoint import CheckpointError, add_to_record
+from models.checkpoint import CheckpointError, add_to_record, seal
 from models.evaluation import METRICS, by_length, hypotheses
 from models.recipes import PLANS, Plan
-from models.scope import InputError, Scope, default_device, load, named_device
+from models.run_folder import claimed, clear, leftovers
+from models.scope import InputError, Scope, default_device, folder_of, load, named_device
 from models.tasks import DataError, open_task
 from models.tasks.base import Case, Task
 from models.training import Recipe, Trainer, join_processes
@@ -63,7 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--data", type=Path, help="tab-separated sentence pairs, .gz too (translation)")
     train.add_argument("--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokens (translation)")
     train.add_argument("--out", type=Path, help="folder of the checkpoint (runs/TASK-MODEL)")
-    train.add_argument("--resume", action="store_true", help="go on from the last saved state in --out")
+    over = train.add_mutually_exclusive_group()
+    over.add_argument("--resume", action="store_true", help="go on from the last saved state in --out")
+    over.add_argument("--overwrite", action="store_true", help="take away what an earlier run has left in --out")
     _add_settings(train)
     train.set_defaults(run=_train)
 
@@ -86,6 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     inspect = commands.add_parser("inspect", help="print configuration, parameters and training record")
     inspect.add_argument("checkpoint")
     inspect.set_defaults(run=_inspect)
+    seal = commands.add_parser("seal", help="take a checkpoint's files as they are: write their checksums into its training.json")
+    seal.add_argument("checkpoint", nargs="+")
+    seal.set_defaults(run=_seal)
     for command in (train, decode, evaluate, inspect):
         command.add_argument("--device", default=argparse.SUPPRESS, help="cuda, mps or cpu (the first there is)")
     return parser
@@ -151,15 +157,24 @@ def _train(options: argparse.Namespace) -> int:
     task = open_task(options.task, options.data, **plan.data)
     config = plan.config(task.tokenizer.vocab_size, **plan.sizes)
     trainer = Trainer(task, config, plan.recipe, out, device, options.command)
-    if options.resume:
-        print(f"resumed at step {trainer.resume()}")
-    elif (out / "state.pt").exists() and rank == 0:
-        raise ValueError(f"{out} holds a run already; --resume goes on with it, another --out starts afresh")
-    if not _follow(trainer, quiet=rank > 0):
-        return 130
-    if rank == 0:
-        _record_score(task, out, device)
+    with claimed(out) if rank == 0 else nullcontext():
+        if options.resume:
+            print(f"resumed at step {trainer.resume()}")
+        elif rank == 0:
+            _begin(out, options.overwrite)
+        if not _follow(trainer, quiet=rank > 0):
+            return 130
+        if rank == 0:
+            _record_score(task, out, device)
     return 0
+
+
+def _begin(out: Path, overwrite: bool) -> None:
+    """Nothing of an old run stays beside a new one. Raises ValueError if that was not asked for."""
+    if overwrite:
+        clear(out)
+    elif there := leftovers(out):
+        raise ValueError(f"{out} holds a run already ({there[0].name}); --resume goes on with it, --overwrite takes it away")
 
 
 def _follow(trainer: Trainer, quiet: bool) -> bool:
@@ -264,6 +279,13 @@ def _evaluate_snapshots(scope: Scope, task: Task, options: argparse.Namespace) -
         if options.record:
             every[str(step)] = _measured(then, task, result, len(cases))
             add_to_record(scope.path, snapshot_scores=every)
+    return 0
+
+
+def _seal(options: argparse.Namespace) -> int:
+    for name in options.checkpoint:
+        sums = seal(folder_of(name))
+        print(f"{name}: {len(sums)} files sealed: {', '.join(sums)}")
     return 0
 
 

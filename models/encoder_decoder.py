@@ -1,6 +1,8 @@
 """What the encoder-decoders have in common: one embedding matrix for source, target and logits (Vaswani et al. 2017, §3.4),
 positions on top of it where the model has them, and a forward pass in two halves."""
 
+from dataclasses import fields
+
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -55,8 +57,26 @@ class EncoderDecoder(nn.Module):
         return logits
 
 
-def check_sizes(config: object, **least: int) -> None:
-    """Raises ValueError for a number of the configuration that is below its least."""
-    for name, smallest in least.items():
-        if getattr(config, name) < smallest:
-            raise ValueError(f"{name} must be at least {smallest}, not {getattr(config, name)}")
+# field → its least and largest value; the largest are far beyond any model of this kind and keep a mistyped one from being built
+SIZES = {
+    "vocab_size": (1, 2**20), "d_model": (1, 2**16), "d_ff": (1, 2**18), "d_hidden": (1, 2**16), "d_align": (1, 2**16),
+    "n_encoder_layers": (0, 256), "n_decoder_layers": (0, 256), "n_self_layers": (0, 256), "n_ctx": (2, 2**16),
+}  # fmt: skip
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+def check_fields(config: object) -> None:
+    """Raises ValueError for a field of a configuration that is of another type than it says or out of its range."""
+    for field in fields(config):
+        name, value = field.name, getattr(config, field.name)
+        if type(value) is not field.type and not (field.type is float and type(value) is int):   # True is no number here
+            raise ValueError(f"{name} must be {KINDS[field.type]}, not {value!r:.60}")
+        least, largest = SIZES.get(name, (value, value))
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, not {value}")
+        if value > largest:
+            raise ValueError(f"{name} must be at most {largest:,}, not {value:,}")
+    if not 0 <= getattr(config, "dropout", 0) < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1, not {config.dropout}")
+    if not 0 <= config.pad_id < config.vocab_size:
+        raise ValueError(f"pad_id must be a token of the vocabulary, 0 to {config.vocab_size - 1}, not {config.pad_id}")

@@ -66,10 +66,15 @@ def load(name: str | Path, *, device: str | torch.device | None = None, snapshot
     """A shipped checkpoint by its name, or any checkpoint folder; at an earlier training step if `snapshot` says so.
 
     Raises CheckpointError, saying what is wrong with which file."""
+    return Scope(load_checkpoint(folder_of(name), snapshot), named_device(device) if device else default_device())
+
+
+def folder_of(name: str | Path) -> Path:
+    """The folder of a shipped checkpoint, or the one named. Raises CheckpointError if it is none."""
     folder = shipped_folder() / name if str(name) in shipped() else Path(name).expanduser()
     if not folder.is_dir():
         raise CheckpointError(f"{name}: neither a folder nor a shipped checkpoint ({', '.join(shipped()) or 'none'})")
-    return Scope(load_checkpoint(folder, snapshot), named_device(device) if device else default_device())
+    return folder
 
 
 @dataclass(frozen=True)

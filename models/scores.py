@@ -4,21 +4,9 @@
 `scores` and `measured_on` for each snapshot, by its step. A score is never said of other weights.
 """
 
-import math
-from collections.abc import Mapping
 from typing import Any
 
 Record = dict[str, Any]
-
-
-def check_snapshot_scores(record: Mapping[str, Any]) -> None:
-    """Raises ValueError for an entry that is not of that form."""
-    every = record.get("snapshot_scores", {})
-    entries = every.values() if isinstance(every, dict) else [None]
-    if not all(isinstance(one, dict) and isinstance(one.get("scores"), dict) for one in entries):
-        raise ValueError("snapshot_scores must hold an object with scores for each step")
-    if not all(isinstance(v, int | float) and math.isfinite(v) for one in entries for v in one["scores"].values()):
-        raise ValueError("snapshot_scores must be finite numbers")
 
 
 def unmeasured(record: Record) -> Record:

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from models import masks
 from models.attention import Cache
-from models.encoder_decoder import EncoderDecoder, check_sizes
+from models.encoder_decoder import EncoderDecoder, check_fields
 from models.masks import Mask, Masks
 from models.similarity import LearnedSimilarity, masked_softmax
 from models.trace import current, tap
@@ -45,7 +45,7 @@ class Seq2SeqConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        check_sizes(self, vocab_size=1, d_model=1, d_hidden=1, d_align=1, n_ctx=2)
+        check_fields(self)
         if self.cell not in CELLS:
             raise ValueError(f"cell must be {' or '.join(CELLS)}, not {self.cell!r}")
         if self.attention not in ("bahdanau", "none"):

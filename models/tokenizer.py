@@ -1,24 +1,44 @@
 """Text ↔ token ids, through the `tokenizers` library: characters for dates, byte-pair encoding for translation.
 
 Ids 0–3 are always <pad> <s> </s> <unk>. Offsets are kept, so that a token can be traced to the text it came from.
+Of a tokenizer.json only the vocabulary and the merges are taken; what it says besides must be what is made here.
 """
 
+import json
 import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import tokenizers
-from tokenizers import Regex, decoders, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers, trainers
 from tokenizers import models as algorithms
+
+from models.errors import CheckpointError
 
 PAD, START, END, UNKNOWN = range(4)
 SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
 
 # A word with its apostrophe (l', don'), one digit, or one other sign; a leading ▁ stands for the space before it.
 _PIECES = r"▁?\p{L}[\p{L}\p{M}]*'?|▁?\p{N}|▁?[^▁\p{L}\p{N}]|▁"
+
+LONGEST_TOKEN = 1000    # characters
+_TRIAL = ["", "a", " The 3rd  of Été, 2021: l'œuf\t<s>▁</s> ", "日本 👍🏽 e\u0301", "\x00\ufffd", "ab" * 50]
+
+
+@contextmanager
+def _panics_named() -> Iterator[None]:
+    """A panic of the library, which is no Exception but a BaseException, as a CheckpointError."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":   # it can be imported from nowhere
+            raise
+        raise CheckpointError(f"the tokenizer of this checkpoint cannot be used: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -50,27 +70,17 @@ class Tokenizer:
     def characters(cls, alphabet: Iterable[str]) -> "Tokenizer":
         """One token a character; characters outside the alphabet become <unk>."""
         vocabulary = {token: i for i, token in enumerate([*SPECIALS, *alphabet])}
-        backend = tokenizers.Tokenizer(algorithms.WordLevel(vocabulary, unk_token=SPECIALS[UNKNOWN]))
-        backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
-        backend.decoder = decoders.Fuse()
-        return cls(backend)
+        return cls(_by_character(vocabulary))
 
     @classmethod
     def bpe(cls, texts: Iterable[str], vocab_size: int) -> "Tokenizer":
         """Byte-pair encoding (Sennrich et al. 2016) learned on `texts`, merges inside words only."""
-        backend = tokenizers.Tokenizer(algorithms.BPE(unk_token=SPECIALS[UNKNOWN]))
-        backend.normalizer = normalizers.Sequence(
-            [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace("’", "'")]
-        )
-        backend.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Metaspace(split=False), pre_tokenizers.Split(Regex(_PIECES), behavior="isolated")]
-        )
-        backend.decoder = decoders.Metaspace()
+        backend = _by_piece(algorithms.BPE(unk_token=SPECIALS[UNKNOWN]))
         texts = list(texts)
         alphabet = _alphabet(backend.normalizer.normalize_str(text) for text in texts)
         trainer = trainers.BpeTrainer(
             vocab_size=vocab_size, special_tokens=SPECIALS, show_progress=False, min_frequency=2,
-            initial_alphabet=alphabet, limit_alphabet=len(alphabet),
+            initial_alphabet=alphabet, limit_alphabet=len(alphabet), max_token_length=LONGEST_TOKEN,
         )
         backend.train_from_iterator(texts, trainer)
         return cls(backend)
@@ -79,6 +89,7 @@ class Tokenizer:
     def vocab_size(self) -> int:
         return self.backend.get_vocab_size()
 
+    @_panics_named()
     def encode(self, text: str) -> Encoding:
         """The text's tokens, without <s> or </s>."""
         whole = re.sub("[\ud800-\udfff]", "\ufffd", text)   # half an emoji, as a browser may send while one types
@@ -96,10 +107,12 @@ class Tokenizer:
         """<s> y₁ … yₘ: the target shifted right, what the decoder reads under teacher forcing."""
         return _with(self.encode(text), before=START)
 
+    @_panics_named()
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids only, for training."""
         return [e.ids for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
+    @_panics_named()
     def decode(self, ids: Iterable[int]) -> str:
         """The text of these ids up to the first </s>, special tokens left out."""
         kept = []
@@ -128,15 +141,75 @@ class Tokenizer:
         return self.backend.to_str(pretty=False)
 
     @classmethod
+    @_panics_named()
     def from_json(cls, text: str) -> "Tokenizer":
-        """Raises ValueError if the text is no tokenizer of ours."""
+        """Raises ValueError if the text is no tokenizer of ours: pads, truncates, adds tokens, normalises, splits, decodes
+        or panics as ours never does."""
         try:
-            backend = tokenizers.Tokenizer.from_str(text)
+            content = json.loads(text)
+            given = tokenizers.Tokenizer.from_str(text)
         except Exception as error:   # the library raises bare Exception
             raise ValueError(f"not a tokenizer: {error}") from error
-        if [backend.id_to_token(i) for i in range(4)] != SPECIALS:
-            raise ValueError(f"not a tokenizer of this project: ids 0–3 must be {' '.join(SPECIALS)}")
-        return cls(backend)
+        ours, given = _with_vocabulary_of(content), json.loads(given.to_str())
+        odd = [part for part, made in json.loads(ours.to_str()).items() if given.get(part) != made]
+        if odd:
+            raise ValueError(f"not a tokenizer of this project: its {odd[0]} is not what this program writes")
+        tokenizer = cls(ours)
+        tokenizer._try_out()
+        return tokenizer
+
+    def _try_out(self) -> None:
+        """Raises ValueError if a few odd texts are not encoded to tokens of the vocabulary that lie in the text."""
+        for text in _TRIAL:
+            encoding = self.encode(text)
+            self.spell(encoding.ids)
+            places = all(offset is not None and 0 <= offset[0] <= offset[1] <= len(text) for offset in encoding.offsets)
+            if not places or len(encoding.ids) > len(text) + 1 or any(i >= self.vocab_size for i in encoding.ids):
+                raise ValueError(f"not a tokenizer of this project: {text[:20]!r} becomes {len(encoding.ids)} odd tokens")
+
+
+def _by_character(vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(algorithms.WordLevel(vocabulary, unk_token=SPECIALS[UNKNOWN]))
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+    backend.decoder = decoders.Fuse()
+    return backend
+
+
+def _by_piece(algorithm: algorithms.BPE) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(algorithm)
+    backend.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Replace("’", "'")]
+    )
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(split=False), pre_tokenizers.Split(Regex(_PIECES), behavior="isolated")]
+    )
+    backend.decoder = decoders.Metaspace()
+    return backend
+
+
+def _with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
+    """A tokenizer of ours with the vocabulary and the merges that a tokenizer.json holds. Raises ValueError if they are none."""
+    model = content.get("model") if isinstance(content, dict) else None
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if not isinstance(vocabulary, dict) or sorted(map(repr, vocabulary.values())) != sorted(map(repr, range(len(vocabulary)))):
+        raise ValueError("not a tokenizer of this project: its tokens must have the ids 0, 1, 2 …")
+    if sorted(vocabulary, key=vocabulary.get)[:4] != SPECIALS:
+        raise ValueError(f"not a tokenizer of this project: ids 0–3 must be {' '.join(SPECIALS)}")
+    if not all(0 < len(token) <= LONGEST_TOKEN for token in vocabulary):
+        raise ValueError(f"not a tokenizer of this project: a token has 1 to {LONGEST_TOKEN} characters")
+    if model.get("type") == "WordLevel":
+        return _by_character(vocabulary)
+    merges = model.get("merges")
+    if not isinstance(merges, list) or not all(_is_merge(merge, vocabulary) for merge in merges):
+        raise ValueError("not a tokenizer of this project: a merge must join two tokens into a third")
+    backend = _by_piece(algorithms.BPE(vocabulary, [tuple(merge) for merge in merges], unk_token=SPECIALS[UNKNOWN]))
+    backend.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in SPECIALS])
+    return backend
+
+
+def _is_merge(merge: Any, vocabulary: dict[str, int]) -> bool:
+    whole = isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge)
+    return whole and {*merge, "".join(merge)} <= vocabulary.keys()
 
 
 def _alphabet(texts: Iterable[str], size: int = 150) -> list[str]:

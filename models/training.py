@@ -26,12 +26,15 @@ from torch.optim.swa_utils import AveragedModel
 
 from models.architectures import Config, Model, build
 from models.batches import Batch, Pair, collate
-from models.checkpoint import CheckpointError, half_bytes, save_checkpoint, snapshot_path, write_bytes
+from models.checkpoint import CheckpointError, checksum, save_checkpoint, snapshot_path, write_bytes
 from models.evaluation import score
 from models.objectives import label_smoothed_loss
+from models.run_folder import STATE
 from models.tasks.base import Task
+from models.weights import half_bytes
 
 N_EXAMPLES = 5      # held-out sources that a checkpoint brings along to be tried on
+_MARK = b"\nSHA-256 "   # in state.pt, between what torch saved and the checksum of that
 
 
 @dataclass(frozen=True)
@@ -219,15 +222,19 @@ class Trainer:
         }
         content = io.BytesIO()
         torch.save(state, content)
-        write_bytes(self.folder / "state.pt", content.getvalue())
+        write_bytes(self.folder / STATE, content.getvalue() + _MARK + checksum(content.getvalue()).encode())
 
     def resume(self) -> int:
         """Go back to the last saved state; returns its step. Raises CheckpointError if there is none that fits."""
-        path = self.folder / "state.pt"
+        path = self.folder / STATE
         try:
-            state = torch.load(path, map_location=self.device, weights_only=True)
+            content, mark, claimed = path.read_bytes().rpartition(_MARK)
         except FileNotFoundError:
             raise CheckpointError(f"{path}: no such file, nothing to resume") from None
+        if not mark or checksum(content).encode() != claimed:
+            raise CheckpointError(f"{path}: not readable as a training state (damaged: its checksum is not that of its content)")
+        try:
+            state = torch.load(io.BytesIO(content), map_location=self.device, weights_only=True)
         except Exception as error:   # a damaged file raises many kinds
             raise CheckpointError(f"{path}: not readable as a training state ({error})") from None
         self._check_same_run(path, state)
@@ -236,7 +243,6 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
         return self.step
-
 
     def _check_same_run(self, path: Path, state: Any) -> None:
         if not isinstance(state, dict) or not {"recipe", "config", "model"} <= state.keys():

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from models import masks
 from models.attention import Cache
 from models.blocks import DecoderLayer, EncoderLayer
-from models.encoder_decoder import EncoderDecoder, check_sizes
+from models.encoder_decoder import EncoderDecoder, check_fields
 from models.masks import Mask, Masks
 
 
@@ -30,7 +30,7 @@ class TransformerConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        check_sizes(self, vocab_size=1, d_model=1, n_encoder_layers=0, n_decoder_layers=0, d_ff=1, n_ctx=2)
+        check_fields(self)
 
     @classmethod
     def base(cls, vocab_size: int = 37000) -> "TransformerConfig":

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pickle
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,18 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from models import checkpoint as module
-from models.checkpoint import FILES, CheckpointError, load_checkpoint, save_checkpoint, snapshot_path, write_bytes
+from models.checkpoint import (
+    BEFORE,
+    FILES,
+    CheckpointError,
+    add_to_record,
+    load_checkpoint,
+    save_checkpoint,
+    seal,
+    snapshot_path,
+    snapshots,
+    write_bytes,
+)  # fmt: skip
 from models.scope import load
 from models.tokenizer import Tokenizer
 
@@ -33,6 +45,15 @@ def test_round_trip(tiny, tmp_path):
         assert torch.equal(value, tiny.state_dict()[name].half().float())
     ids = torch.tensor([[5, 6, 7, 2]])
     torch.testing.assert_close(again.model(ids, ids), tiny(ids, ids), atol=0.05, rtol=0.01)   # half precision
+
+
+@pytest.fixture
+def unsealed(checkpoint) -> Path:
+    """The checkpoint as older versions wrote it, without checksums, so that what is wrong with a file is found in the file."""
+    record = json.loads((checkpoint / "training.json").read_text())
+    del record["checksums"]
+    (checkpoint / "training.json").write_text(json.dumps(record))
+    return checkpoint
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -142,6 +163,28 @@ def with_nan(state):
     state["decoder.layers.0.ff.W_1.bias"][3] = float("nan")
 
 
+def too_large(state):
+    state["decoder.layers.0.ff.W_1.bias"] = state["decoder.layers.0.ff.W_1.bias"].float() + 70_000
+
+
+def whole(state):
+    state["embedding.weight"] = state["embedding.weight"].long()
+
+
+def exploding(folder: Path) -> None:
+    """A cosine's learned t = exp(60,000)."""
+    sites = ("encoder.layers.0.self_attn", "decoder.layers.0.self_attn", "decoder.layers.0.cross_attn")
+    config(similarity="cosine")(folder)
+    tensors(lambda state: state.update({f"{site}.similarity.log_t": torch.tensor(60_000.0) for site in sites}))(folder)
+
+
+def step(said: str):
+    def damage(folder: Path) -> None:
+        save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors", {"step": said})
+
+    return damage
+
+
 def with_infinity(state):
     state["embedding.weight"][2, 3] = float("-inf")
 
@@ -157,6 +200,15 @@ DAMAGES = {
     "parameter missing": (tensors(lambda s: s.pop("embedding.weight")), "1 parameters do not match .*, embedding.weight"),
     "wrong shape": (tensors(reshaped), r"embedding.weight should have shape \(9, 33\) by config.json, but has \(9, 31\)"),
     "NaN": (tensors(with_nan), "decoder.layers.0.ff.W_1.bias holds values that are not finite"),
+    "more than half precision": (tensors(too_large), "decoder.layers.0.ff.W_1.bias holds values .* in half precision"),
+    "whole numbers": (tensors(whole), "model.safetensors: wanted the numbers in F16, BF16, F32 and a step, not 'I64'"),
+    "an answer that is no number": (exploding, "with these weights the model's answer is not a number"),
+    "a step of words": (step("many"), "model.safetensors: wanted the numbers in F16, BF16, F32 and a step, not 'many'"),
+    "a step below 0": (step("-3"), "wanted .* and a step, not '-3'"),
+    "a header beyond all bounds": (
+        lambda f: (f / "model.safetensors").write_bytes((2**40).to_bytes(8, "little") + b"{}"),
+        "not readable as safetensors .a header of 1,099,511,627,776 bytes in a file of 10",
+    ),
     "infinite": (tensors(with_infinity), "embedding.weight holds values that are not finite"),
     "other d_ff": (config(d_ff=67), r"W_1.\w+ should have shape \(67.*, but has \(61"),
     "other n_heads": (config(n_heads=2), r"config.json: d_model \(33\) must be divisible by n_heads \(2\)"),
@@ -169,7 +221,7 @@ DAMAGES = {
     "no architecture": (text("config.json", "{}"), "architecture None is not one of transformer"),
     "configuration cut": (cut("config.json", 0.5), "config.json: not readable as JSON"),
     "configuration a list": (text("config.json", "[1]"), "config.json: wanted a JSON object"),
-    "configuration deep": (text("config.json", "[" * 100_000), "config.json: not readable as JSON"),
+    "configuration deep": (text("config.json", "[" * 16_000), "config.json: not readable as JSON"),
     "record cut": (cut("training.json", 0.5), "training.json: not readable as JSON"),
     "record empty": (text("training.json", ""), "training.json: not readable as JSON"),
     "record with odd examples": (text("training.json", '{"examples": [1]}'), "training.json: examples must be a list"),
@@ -184,12 +236,108 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGES.values(), ids=DAMAGES)
-def test_damage_is_named(checkpoint, damage, message):
-    load_checkpoint(checkpoint)
-    damage(checkpoint)
+def test_damage_is_named(unsealed, damage, message):
+    load_checkpoint(unsealed)
+    damage(unsealed)
     with pytest.raises(CheckpointError, match=message) as error:
+        load_checkpoint(unsealed)
+    assert str(unsealed) in str(error.value)
+
+
+def other_positions(folder: Path) -> None:
+    config(positions="none")(folder)
+
+
+def other_letters(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text(Tokenizer.characters("edcba").to_json())
+
+
+def other_weights(folder: Path) -> None:
+    tensors(lambda state: state["embedding.weight"].mul_(1.01))(folder)
+
+
+SOUND = {"config.json": other_positions, "tokenizer.json": other_letters, "model.safetensors": other_weights}
+
+
+@pytest.mark.parametrize(("name", "change"), SOUND.items(), ids=SOUND)
+def test_a_file_exchanged_for_another_sound_one_is_said_to_be_changed_until_it_is_sealed(checkpoint, name, change):
+    before = load(checkpoint, device="cpu").run("bad", "dab").logits
+    change(checkpoint)
+    with pytest.raises(CheckpointError, match=f"{checkpoint}/{name}: changed since the checkpoint was saved; .*attnscope seal"):
         load_checkpoint(checkpoint)
-    assert str(checkpoint) in str(error.value)
+    seal(checkpoint)
+    assert not torch.equal(load(checkpoint, device="cpu").run("bad", "dab").logits, before)
+
+
+def test_without_checksums_nothing_is_claimed(unsealed):
+    for change in SOUND.values():
+        change(unsealed)
+    load_checkpoint(unsealed)
+
+
+def test_the_record_holds_the_sha_256_of_every_other_file(checkpoint):
+    record = json.loads((checkpoint / "training.json").read_text())
+    write_bytes(snapshot_path(checkpoint, 199), (checkpoint / "model.safetensors").read_bytes())
+    names = ["config.json", "tokenizer.json", "model.safetensors"]
+    assert record["checksums"] == {name: sha256((checkpoint / name).read_bytes()).hexdigest() for name in names}
+    names.append("snapshots/000199.safetensors")
+    assert seal(checkpoint) == {name: sha256((checkpoint / name).read_bytes()).hexdigest() for name in names}
+    again = json.loads((checkpoint / "training.json").read_text())
+    assert again == record | {"checksums": seal(checkpoint)}
+    add_to_record(checkpoint, licence="none")
+    assert json.loads((checkpoint / "training.json").read_text()) == again | {"licence": "none"}
+
+
+def test_a_snapshot_is_held_to_its_checksum_and_to_its_name(checkpoint):
+    saved = (checkpoint / "model.safetensors").read_bytes()
+    write_bytes(snapshot_path(checkpoint, 199), saved)
+    seal(checkpoint)
+    load_checkpoint(checkpoint, snapshot=199)
+    tensors(lambda state: state["embedding.weight"].mul_(1.01))(checkpoint)
+    write_bytes(snapshot_path(checkpoint, 199), (checkpoint / "model.safetensors").read_bytes())
+    write_bytes(checkpoint / "model.safetensors", saved)
+    with pytest.raises(CheckpointError, match=r"snapshots/000199.safetensors: changed since the checkpoint was saved"):
+        load_checkpoint(checkpoint, snapshot=199)
+    write_bytes(snapshot_path(checkpoint, 5), saved)
+    with pytest.raises(CheckpointError, match=r"snapshots/000005.safetensors: holds the weights of step 199"):
+        load_checkpoint(checkpoint, snapshot=5)
+    with pytest.raises(CheckpointError, match=r"snapshots/000005.safetensors: holds the weights of step 199"):
+        seal(checkpoint)
+
+
+def test_files_that_are_not_named_as_snapshots_are_none(checkpoint):
+    for name in ("000007", "1234567", "²", "٣٣٣٣٣٣", "7", "0000007", "-00001", "x", "9" * 200):
+        write_bytes(checkpoint / "snapshots" / f"{name}.safetensors", b"")
+    (checkpoint / "snapshots" / "000009.safetensors").mkdir()
+    assert snapshots(checkpoint) == [7, 1234567]
+
+
+@pytest.mark.parametrize("written", range(1, 6))
+def test_a_run_killed_between_any_two_files_leaves_a_checkpoint_that_opens(checkpoint, monkeypatch, written):
+    """After the first so many files of an update: the old weights before theirs are there, the new ones after."""
+    before = load_checkpoint(checkpoint)
+    write, names = module.write_bytes, []
+
+    def killed(path: Path, content: bytes) -> None:
+        if len(names) == written:
+            raise KeyboardInterrupt
+        names.append(path.name)
+        write(path, content)
+
+    changed = load_checkpoint(checkpoint).model
+    with torch.no_grad():
+        changed.embedding.weight += 1
+    record = before.training | {"step": 499, "curve": [*before.training["curve"], {"step": 499, "loss": 0.0}]}
+    monkeypatch.setattr(module, "write_bytes", killed)
+    if written < 5:
+        with pytest.raises(KeyboardInterrupt):
+            save_checkpoint(checkpoint, changed, before.tokenizer, record)
+    else:
+        save_checkpoint(checkpoint, changed, before.tokenizer, record)
+    assert names == ["config.json", "tokenizer.json", "training.json", "model.safetensors", "training.json"][:written]
+    after = load_checkpoint(checkpoint)
+    assert after.training["step"] == (499 if "model.safetensors" in names else 199)
+    assert (BEFORE in json.loads((checkpoint / "training.json").read_text())["checksums"]) == (written in (3, 4))
 
 
 class Bomb:
@@ -218,6 +366,7 @@ def test_a_record_that_ran_ahead_is_cut_back_to_the_weights(checkpoint):
     record = json.loads((checkpoint / "training.json").read_text())
     ahead = record | {"step": 400, "curve": [*record["curve"], {"step": 220, "loss": 0.1}, {"step": 400, "loss": 0.1}]}
     (checkpoint / "training.json").write_text(json.dumps(ahead))
+    del record["checksums"]
     assert load_checkpoint(checkpoint).training == record
 
 
@@ -231,7 +380,7 @@ def test_what_is_no_checkpoint_at_all(tmp_path):
 
 
 def test_a_snapshot_that_is_missing_or_damaged(checkpoint):
-    with pytest.raises(CheckpointError, match=r"000005.safetensors: not readable as safetensors"):
+    with pytest.raises(CheckpointError, match=r"000005.safetensors: cannot be read"):
         load_checkpoint(checkpoint, snapshot=5)
     write_bytes(snapshot_path(checkpoint, 5), b"half")
     with pytest.raises(CheckpointError, match=r"000005.safetensors: not readable as safetensors"):

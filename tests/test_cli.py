@@ -217,16 +217,18 @@ ERRORS = {
     "record": (["evaluate", "dates", "--limit", "3", "--record"], "not for one with a --limit"),
     "device": (["decode", "{folder}", "abc", "--device", "abacus"], "device 'abacus' cannot be used"),
     "nothing to resume": (["train", "dates", *TINY, "--out", "{new}", "--resume"], "nothing to resume"),
-    "a run is there": (["train", "dates", *TINY, "--out", "{folder}"], "holds a run already; --resume goes on with it"),
+    "a run is there": (["train", "dates", *TINY, "--out", "{folder}"], "holds a run already (state.pt); --resume goes on"),
     "other settings": (["train", "dates", *TINY, "--out", "{folder}", "--resume"], "keep the settings"),
+    "a wrong flag takes nothing away": (["train", "dates", "--out", "{folder}", "--overwrite", "--n-heads", "7"], "(7)"),
+    "nothing to seal": (["seal", "nowhere"], "nowhere: neither a folder nor a shipped checkpoint"),
     "no app here": ([], "the app belongs to the command attnscope; this is the back end alone"),
 }
 
 
 @pytest.mark.parametrize(("command", "message"), ERRORS.values(), ids=ERRORS)
-def test_an_error_is_one_line_and_status_1(trained_folder, tmp_path, monkeypatch, capsys, command, message):
+def test_an_error_is_one_line_and_status_1(checkpoint, tmp_path, monkeypatch, capsys, command, message):
     monkeypatch.chdir(tmp_path)
-    command = [part.format(folder=trained_folder, new=tmp_path / "new") for part in command]
+    command = [part.format(folder=checkpoint, new=tmp_path / "new") for part in command]
     assert main(command) == 1
     err = capsys.readouterr().err
     last = err.rpartition("\r")[2].splitlines()[-1]   # after the progress bar, if it was drawn
@@ -243,6 +245,7 @@ def test_an_error_is_one_line_and_status_1(trained_folder, tmp_path, monkeypatch
         (["train", "poems"], "invalid choice: 'poems'"),
         (["train", "dates", "--steps", "many"], "invalid int value: 'many'"),
         (["decode", "x"], "required: text"),
+        (["train", "dates", "--resume", "--overwrite"], "not allowed with argument --resume"),
     ],
 )
 def test_a_wrong_call_is_explained(capsys, command, message):

@@ -1,0 +1,166 @@
+"""Damage small trained checkpoints in some thousand ways and count what opening and running them does.
+
+    python -m tests.robustness.checkpoints [--cases 4000] [--seed 1] [--show]
+
+Every damaged checkpoint must be refused with a CheckpointError, or answer as if nothing had been done to it. One without
+checksums in its training.json claims nothing of its files, so there a sound file in the place of another may go unseen.
+"""
+
+import argparse
+import json
+import shutil
+import signal
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+
+import models
+from models.attention_only import AttentionOnlyConfig
+from models.checkpoint import CheckpointError, add_to_record, snapshot_path
+from models.seq2seq import Seq2SeqConfig
+from models.tokenizer import Tokenizer
+from tests.robustness.damage import draw
+from tests.small import Reversal, reversal_trainer
+from viz_app import words
+from viz_app.figures import from_rnn_charts, growth, learning
+
+REFUSED, SAME, DIFFERENT = "CheckpointError", "answers as before", "answers differently"
+WRONG, FAILS = "another exception when opened", "fails at the first run"
+SECONDS = 10        # that one damaged checkpoint may take
+
+
+def small_checkpoints(folder: Path) -> list[Path]:
+    """One of each architecture, of both kinds of vocabulary, with snapshots and scores, trained for some steps."""
+    by_letter, by_piece = Reversal(), Reversal()
+    by_piece.tokenizer = Tokenizer.bpe(by_piece.words() * 2, 40)
+    configs = {
+        "transformer": (by_letter, None),
+        "bahdanau": (by_piece, Seq2SeqConfig(by_piece.tokenizer.vocab_size, 11, 7, 5, n_ctx=17, dropout=0.0)),
+        "attention": (by_letter, AttentionOnlyConfig(by_letter.tokenizer.vocab_size, 15, 3, 1, n_ctx=17)),
+    }
+    for name, (task, config) in configs.items():
+        trainer = reversal_trainer(folder / name, task, config, steps=40, validate_every=20, snapshots=True)
+        for _ in trainer.train():
+            pass
+        for step in (1, 2, 3, 5, 10):                         # three of the snapshots will do
+            snapshot_path(folder / name, step).unlink()
+        add_to_record(
+            folder / name, scores={"held-out exact match": 12.5, "cases": 8},
+            by_length=[{"least": 1, "most": 2, "cases": 8, "score": 12.5}],
+        )
+    return [folder / name for name in configs]
+
+
+def answers(scope: models.Scope, texts: Sequence[str]) -> dict[str, Any]:
+    """What a model makes of these texts: its tokens, logits and words."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        try:
+            trace = scope.run(text)
+        except models.InputError as error:
+            found[text] = str(error)
+            continue
+        if not trace.logits.isfinite().all():
+            raise FloatingPointError("the logits are not finite")
+        found[text] = (trace.source.ids, trace.source.tokens, trace.target.ids, trace.output, trace.logits.tolist())
+    return found
+
+
+def all_answers(folder: Path, scope: models.Scope) -> dict[str, Any]:
+    """What a checkpoint says now and at every snapshot; what the app draws from its record is drawn too."""
+    record = scope.training
+    words.trained(record), learning.table([learning._learner(scope, "one")])
+    growth.loss_curve(record.get("curve", []), 7, "#000", "#000")
+    if record.get("by_length"):
+        from_rnn_charts.by_length({scope.name: record["by_length"]}, "title")
+    found = answers(scope, ["bac", "de e", scope.examples[0] if scope.examples else "a"])
+    found["beam"] = scope.write("bac", "beam").text if scope.n_ctx > 4 else ""
+    return found | {step: answers(models.load(folder, device="cpu", snapshot=step), ["cab"]) for step in scope.snapshots}
+
+
+def outcome(folder: Path, before: dict[str, Any]) -> tuple[str, str]:
+    """What became of a damaged checkpoint, and the error if there was one."""
+    try:
+        with _at_most(SECONDS):
+            scope = models.load(folder, device="cpu")
+    except CheckpointError as error:
+        return REFUSED, str(error)
+    except BaseException as error:
+        return WRONG, _said(error)
+    try:
+        with _at_most(3 * SECONDS):
+            after = all_answers(folder, scope)
+    except CheckpointError as error:
+        return REFUSED, str(error)
+    except BaseException as error:
+        return FAILS, _said(error)
+    kept = {name: before.get(name) for name in after}    # a snapshot that is gone is not offered; no harm
+    return (SAME, "") if repr(after) == repr(kept) else (DIFFERENT, "")
+
+
+def count(seed: int, cases: int, *, checksums: bool, show: bool = False) -> Counter:
+    """Damage `cases` checkpoints; how often each outcome was."""
+    rng, counts = Random(seed), Counter()
+    with tempfile.TemporaryDirectory() as temporary:
+        made = small_checkpoints(Path(temporary) / "made")
+        for folder in made:
+            (folder / "state.pt").unlink()
+            if not checksums:
+                record = json.loads((folder / "training.json").read_text())
+                record.pop("checksums", None)
+                (folder / "training.json").write_text(json.dumps(record))
+        before = {folder: all_answers(folder, models.load(folder, device="cpu")) for folder in made}
+        for _ in range(cases):
+            folder = rng.choice(made)
+            damaged = Path(shutil.copytree(folder, Path(temporary) / folder.name))
+            what = draw(rng)(damaged, rng)
+            became, error = outcome(damaged, before[folder])
+            counts[became] += 1
+            if show and became != REFUSED:
+                print(f"{became}: {folder.name}/{what} {error}", flush=True)
+            shutil.rmtree(damaged)
+    return counts
+
+
+@contextmanager
+def _at_most(seconds: int) -> Iterator[None]:
+    def stop(number: int, frame: object) -> None:
+        raise TimeoutError(f"more than {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        raise error
+    return f"{type(error).__name__}: {str(error)[:100]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=4000, help="damaged checkpoints, half of them without checksums")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--show", action="store_true", help="name every damage that was not refused")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    for checksums in (True, False):
+        counts = count(options.seed, options.cases // 2, checksums=checksums, show=options.show)
+        print(f"{'with' if checksums else 'without'} checksums: {counts.total()} damaged checkpoints")
+        for name in (REFUSED, SAME, DIFFERENT, WRONG, FAILS):
+            print(f"  {name:32} {counts[name]:5}")
+
+
+if __name__ == "__main__":
+    main()
