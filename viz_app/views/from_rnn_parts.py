@@ -29,14 +29,15 @@ class Layers:
 
 
 def layers(shown: Shown) -> Layers | None:
-    """The knobs, and the layers they ask for; with a note and the last good ones where the sentence is too long."""
+    """The knobs, and the layers they ask for; with a note and this model's last good ones where the sentence is too long."""
     width, depth, seed = _knobs()
     slot, n = st.empty(), len(shown.trace.source.ids)
     if n > LONGEST:
         parts.note(slot, say.too_long(n, LONGEST), bad=True, key="from-rnn")
-        return st.session_state.get(_KEPT)
+        model, last = st.session_state.get(_KEPT, ("", None))
+        return last if model == shown.scope.fingerprint else None
     found = Layers(shown.trace.source, [_named(shown, kind, width, depth, seed) for kind in KINDS])
-    st.session_state[_KEPT] = found
+    st.session_state[_KEPT] = shown.scope.fingerprint, found
     return found
 
 
