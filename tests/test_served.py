@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.benchmarks.clients import Client
 from tests.benchmarks.serving import APP, served
+from tests.robustness import load
 from viz_app.figures.payload import unpack
 from viz_app.live import PROTOCOL, SOCKETS
 
@@ -182,3 +183,11 @@ def test_a_session_has_few_sockets_and_a_stranger_none(address: str) -> None:
         await left(other)
 
     asyncio.run(ask())
+
+
+def test_under_load_and_beside_nonsense_everyone_gets_their_own(address: str) -> None:
+    """The short form of `python -m tests.robustness.load`."""
+    found = load.count(address, n_clients=4, n_nuisances=1, seconds=3)
+    assert found["wrong answers"] == 0
+    assert found["answers"] >= 3 * 4        # two before the time runs, one when typing rests, and what there is time for
+    assert found["nonsense sent away"] >= 2 * len(load.NONSENSE)
