@@ -189,5 +189,5 @@ def test_under_load_and_beside_nonsense_everyone_gets_their_own(address: str) ->
     """The short form of `python -m tests.robustness.load`."""
     found = load.count(address, n_clients=4, n_nuisances=1, seconds=3)
     assert found["wrong answers"] == 0
-    assert found["answers"] >= 3 * 4        # two before the time runs, one when typing rests, and what there is time for
+    assert found["answers"] >= 2 * 4        # one before the time runs and one when typing rests, whatever there was time for
     assert found["nonsense sent away"] >= 2 * len(load.NONSENSE)
