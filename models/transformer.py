@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from models import masks
-from models.attention import Cache
-from models.blocks import DecoderLayer, EncoderLayer
+from models.attention import Cache, MultiHeadAttention
+from models.blocks import DecoderLayer, EncoderLayer, FeedForward
 from models.encoder_decoder import EncoderDecoder, check_fields
 from models.masks import Mask, Masks
 
@@ -27,10 +28,13 @@ class TransformerConfig:
     norm: str = "post"            # the paper's; "pre" moves LayerNorm inside the residual branch
     positions: str = "sinusoidal"   # "learned" or "none" too
     similarity: str = "scaled dot"   # or another of models.similarity.KINDS
+    init: str = "xavier"          # how weights begin; "scaled" makes what each sublayer adds smaller, see Stack
     pad_id: int = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.init not in ("xavier", "scaled"):
+            raise ValueError(f"init must be xavier or scaled, not {self.init!r}")
 
     @classmethod
     def base(cls, vocab_size: int = 37000) -> "TransformerConfig":
@@ -44,13 +48,26 @@ class TransformerConfig:
 
 
 class Stack(nn.Module):
-    """N layers, and under pre-LN a last LayerNorm."""
+    """N layers, and under pre-LN a last LayerNorm.
+
+    Under init "scaled" the last matrix of each of the stack's n sublayers, W_O or W_2, begins 1/√n times as large (Radford
+    et al. 2019, §2.3): what a token is then outweighs what its neighbours have in common, and the positions of a sentence
+    stay apart while the learning rate rises."""
 
     def __init__(self, layer: type, n_layers: int, config: TransformerConfig) -> None:
         super().__init__()
         sizes = (config.d_model, config.n_heads, config.d_ff, config.dropout, config.norm, config.similarity)
         self.layers = nn.ModuleList(layer(*sizes) for _ in range(n_layers))
         self.last_norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+        if config.init == "scaled":
+            self._scale_sublayers()
+
+    @torch.no_grad()
+    def _scale_sublayers(self) -> None:
+        last = {MultiHeadAttention: "W_O", FeedForward: "W_2"}
+        matrices = [getattr(module, last[type(module)]).weight for module in self.modules() if type(module) in last]
+        for matrix in matrices:
+            matrix *= len(matrices) ** -0.5
 
     def forward(self, x: Tensor, *rest: object) -> Tensor:
         for layer in self.layers:

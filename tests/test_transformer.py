@@ -43,6 +43,19 @@ def test_embedding_is_scaled_by_the_root_of_d_model_and_positions_are_added(tiny
     torch.testing.assert_close(logits, value["decoder.layers.1.resid_post"] @ tiny.embedding.weight.T)
 
 
+def test_scaled_weights_begin_as_xaviers_but_for_the_last_matrix_of_each_sublayer():
+    """2 layers of 2 sublayers in the encoder, 3 of 3 in the decoder: W_O and W_2 are 1/√4 and 1/√9 of the others' draw."""
+    sizes = {"d_model": 15, "n_heads": 3, "d_ff": 23, "n_encoder_layers": 2, "n_decoder_layers": 3}
+    found = {}
+    for init in ("xavier", "scaled"):
+        torch.manual_seed(7)
+        found[init] = dict(Transformer(TransformerConfig(VOCAB, **sizes, init=init)).named_parameters())
+    for name, plain in found["xavier"].items():
+        last = name.endswith(("W_O.weight", "W_2.weight"))
+        factor = (1 / 2 if name.startswith("encoder") else 1 / 3) if last else 1
+        torch.testing.assert_close(found["scaled"][name], factor * plain, msg=name)
+
+
 ATTENTION = ["attn_out"]
 FEED_FORWARD = ["ff.ff_pre", "ff.ff_post"]
 ENCODER_LAYER = ["resid_pre", "self_attn.attn_out", "resid_mid", *FEED_FORWARD, "resid_post"]
