@@ -4,9 +4,10 @@
     X ← Attn(X, X), X' ← Attn(X', X') first     n_self_layers = 1: each side reads itself before they meet
     several heads                               n_heads > 1
     stacked                                     n_self_layers > 1
+    stacked, with Add & Norm                    residual = True: X ← LayerNorm(X + Attn(X, X)), and so everywhere
 
-No residual connection, no LayerNorm, no feed-forward: what these layers can do, attention does. Positions are added to
-the embeddings, or order would be lost.
+No feed-forward, and without `residual` no residual connection and no LayerNorm: what these layers can do, attention does.
+Positions are added to the embeddings, or order would be lost.
 """
 
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ class AttentionOnlyConfig:
     similarity: str = "scaled dot"   # one of models.similarity.KINDS
     n_ctx: int = 64                  # longest source or target, in tokens
     positions: str = "sinusoidal"    # "learned" or "none" too
+    residual: bool = False           # Add & Norm around every attention, as in the Transformer
     pad_id: int = 0
 
     def __post_init__(self) -> None:
@@ -38,18 +40,18 @@ class AttentionOnlyConfig:
 
 
 class SelfStack(nn.Module):
-    """x ← Attn(x, x), n_self_layers times."""
+    """x ← Attn(x, x), n_self_layers times; with `residual`, x ← LayerNorm(x + Attn(x, x))."""
 
     def __init__(self, config: AttentionOnlyConfig, kind: str) -> None:
         super().__init__()
         sizes = (config.d_model, config.n_heads, kind, config.similarity)
         self.layers = nn.ModuleList(
-            nn.ModuleDict({"self_attn": MultiHeadAttention(*sizes)}) for _ in range(config.n_self_layers)
+            nn.ModuleDict({"self_attn": MultiHeadAttention(*sizes), **_add_norm(config)}) for _ in range(config.n_self_layers)
         )
 
     def forward(self, x: Tensor, mask: Mask, cache: Cache | None = None) -> Tensor:
         for layer in self.layers:
-            x = layer["self_attn"](x, x, mask, cache)
+            x = _added(x, layer["self_attn"](x, x, mask, cache), layer)
         return x
 
 
@@ -61,6 +63,7 @@ class AttentionOnly(EncoderDecoder):
         self.encoder = SelfStack(config, "encoder_self")
         self.decoder = SelfStack(config, "decoder_self")
         self.decoder.cross_attn = MultiHeadAttention(config.d_model, config.n_heads, "cross", config.similarity)
+        self.decoder.cross = nn.ModuleDict(_add_norm(config))
         self._set_paths()
 
     def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
@@ -86,5 +89,14 @@ class AttentionOnly(EncoderDecoder):
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
         x = self.decoder(self._embed(target, "target", start), masks.get("decoder_self", Mask()), cache)
-        c = self.decoder.cross_attn(x, memory, masks["cross"], cache)
-        return self._logits(c, "Attn(X, X') · embeddingᵀ")
+        c = _added(x, self.decoder.cross_attn(x, memory, masks["cross"], cache), self.decoder.cross)
+        return self._logits(c, f"{'LayerNorm(X + ' * self.config.residual}Attn(X, X'){')' * self.config.residual} · embeddingᵀ")
+
+
+def _add_norm(config: AttentionOnlyConfig) -> dict[str, nn.Module]:
+    return {"layer_norm": nn.LayerNorm(config.d_model)} if config.residual else {}
+
+
+def _added(x: Tensor, attended: Tensor, parts: nn.ModuleDict) -> Tensor:
+    """What a layer makes of x: what it attended to, and with Add & Norm x too."""
+    return parts["layer_norm"](x + attended) if "layer_norm" in parts else attended

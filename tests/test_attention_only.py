@@ -11,11 +11,14 @@ from models.attention_only import AttentionOnly, AttentionOnlyConfig
 from models.checks import check_site
 from models.trace import record
 
-STAGES = {"Attn(X, X')": (0, 1), "Attn(X, X)": (1, 1), "several heads": (1, N_HEADS), "stacked": (3, N_HEADS)}
+STAGES = {   # name → (self-attention layers, heads, whether with Add & Norm)
+    "Attn(X, X')": (0, 1, False), "Attn(X, X)": (1, 1, False), "several heads": (1, N_HEADS, False),
+    "stacked": (3, N_HEADS, False), "stacked, with Add & Norm": (3, N_HEADS, True),
+}  # fmt: skip
 
 
 def by_hand(model: AttentionOnly, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Logits of one unpadded pair, head by head: c = Σ softmax(q·k/√d)·v, Concat, W_O."""
+    """Logits of one unpadded pair, head by head: c = Σ softmax(q·k/√d)·v, Concat, W_O; with Add & Norm x + that, normed."""
     d = model.config.d_model // model.config.n_heads
 
     def attend(module, x, memory, causal):
@@ -34,30 +37,38 @@ def by_hand(model: AttentionOnly, source: torch.Tensor, target: torch.Tensor) ->
     def embedded(ids):
         return model.embedding.weight[ids] * math.sqrt(model.config.d_model) + model.positions(len(ids), 0)
 
+    def add_norm(parts, x, attended):
+        if not model.config.residual:
+            return attended
+        summed, norm = x + attended, parts["layer_norm"]
+        centred = summed - summed.mean(-1, keepdim=True)
+        return centred / (centred.square().mean(-1, keepdim=True) + norm.eps).sqrt() * norm.weight + norm.bias
+
     x, y = embedded(source), embedded(target)
     for layer in model.encoder.layers:
-        x = attend(layer["self_attn"], x, x, False)
+        x = add_norm(layer, x, attend(layer["self_attn"], x, x, False))
     for layer in model.decoder.layers:
-        y = attend(layer["self_attn"], y, y, True)
-    return attend(model.decoder.cross_attn, y, x, False) @ model.embedding.weight.T
+        y = add_norm(layer, y, attend(layer["self_attn"], y, y, True))
+    return add_norm(model.decoder.cross, y, attend(model.decoder.cross_attn, y, x, False)) @ model.embedding.weight.T
 
 
-@pytest.mark.parametrize(("layers", "heads"), STAGES.values(), ids=STAGES)
-def test_each_stage_is_its_formula_with_padding_and_without(layers, heads):
-    model = random_attention_only(n_self_layers=layers, n_heads=heads)
+@pytest.mark.parametrize(("layers", "heads", "residual"), STAGES.values(), ids=STAGES)
+def test_each_stage_is_its_formula_with_padding_and_without(layers, heads, residual):
+    """In double precision: without LayerNorm values grow from layer to layer, and rounding with them."""
+    model = random_attention_only(n_self_layers=layers, n_heads=heads, residual=residual).double()
     source, target = padded_ids()
     with record() as recording:
         logits = model(source, target)
-    torch.testing.assert_close(logits[0], by_hand(model, source[0], target[0]), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(logits[1, :5], by_hand(model, source[1, :7], target[1, :5]), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits[0], by_hand(model, source[0], target[0]), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(logits[1, :5], by_hand(model, source[1, :7], target[1, :5]), rtol=1e-9, atol=1e-9)
     assert len(recording.attention) == 2 * layers + 1
     assert {s.n_heads for s in recording.attention.values()} == {heads}
     assert [c.name for s in recording.attention.values() for c in check_site(s) if not c.passed] == []
 
 
-@pytest.mark.parametrize(("layers", "heads"), STAGES.values(), ids=STAGES)
-def test_step_by_step_is_the_stacked_run(layers, heads):
-    model = random_attention_only(n_self_layers=layers, n_heads=heads)
+@pytest.mark.parametrize(("layers", "heads", "residual"), STAGES.values(), ids=STAGES)
+def test_step_by_step_is_the_stacked_run(layers, heads, residual):
+    model = random_attention_only(n_self_layers=layers, n_heads=heads, residual=residual)
     source, target = random_ids(BATCH, N_SOURCE), random_ids(BATCH, 9)
     together = model(source, target).log_softmax(-1)
     run = decoding.Incremental(model, source)
