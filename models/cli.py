@@ -15,14 +15,18 @@ from tqdm import tqdm
 
 from models.architectures import ARCHITECTURES
 from models.checkpoint import CheckpointError, add_to_record, seal
-from models.evaluation import METRICS, by_length, hypotheses
-from models.recipes import PLANS, Plan
+from models.evaluation import METRICS, by_length, hypotheses, signature
+from models.recipes import PLANS, Plan, in_words, plan_for
 from models.run_folder import claimed, clear, leftovers
 from models.scope import InputError, Scope, default_device, folder_of, load, named_device
 from models.tasks import DataError, open_task
 from models.tasks.base import Case, Task
+from models.tasks.pair_files import as_paths, fingerprint, read_pairs
+from models.tasks.translation import TranslationTask, as_cases
 from models.training import Recipe, Trainer, join_processes
 
+PAIRS = {"nargs": "+", "metavar": "FILE"}
+TWO_WAYS = "a tab-separated file, or two that agree line by line; .gz too"
 EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError, ValueError)
 
 
@@ -61,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("task", choices=list(PLANS))
     kinds = sorted({model for plans in PLANS.values() for model in plans})
     train.add_argument("--model", choices=kinds, default="transformer", help="what to train (transformer)")
-    train.add_argument("--data", type=Path, help="tab-separated sentence pairs, .gz too (translation)")
+    train.add_argument("--data", type=Path, **PAIRS, help=f"the sentence pairs: {TWO_WAYS} (translation)")
+    train.add_argument("--valid", type=Path, **PAIRS, help="pairs to validate on, instead of 1 %% of --data")
+    train.add_argument("--test", type=Path, **PAIRS, help="pairs to score at the end, instead of 2 %% of --data")
     train.add_argument("--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokens (translation)")
     train.add_argument("--out", type=Path, help="folder of the checkpoint (runs/TASK-MODEL)")
     over = train.add_mutually_exclusive_group()
@@ -79,7 +85,8 @@ def _parser() -> argparse.ArgumentParser:
 
     evaluate = commands.add_parser("evaluate", help="print a checkpoint's score on held-out cases")
     evaluate.add_argument("checkpoint")
-    evaluate.add_argument("--data", type=Path, help="the file the split is taken from (translation)")
+    evaluate.add_argument("--data", type=Path, **PAIRS, help="the pairs the split is taken from (translation)")
+    evaluate.add_argument("--test", type=Path, **PAIRS, help=f"score on all of these pairs: {TWO_WAYS} (translation)")
     evaluate.add_argument("--limit", type=_positive, help="only the first so many cases")
     evaluate.add_argument("--by-length", action="store_true", help="the score of short and of long sources too")
     evaluate.add_argument("--snapshots", action="store_true", help="the score of each snapshot of its training, one by one")
@@ -122,11 +129,10 @@ def _settings() -> dict[str, dict[str, type]]:
     return {"model": {n: t for n, t in sizes.items() if n not in ("vocab_size", "pad_id")}, "data": data, "recipe": recipe}
 
 
-def _plan(options: argparse.Namespace) -> Plan:
-    """The plan of the task and the model with the flags that were given. Raises ValueError for a flag that is not theirs."""
-    if options.model not in PLANS[options.task]:
-        raise ValueError(f"there is no plan for the model {options.model} on the task {options.task}")
-    plan = PLANS[options.task][options.model]
+def _plan(options: argparse.Namespace, n_pairs: int | None = None) -> Plan:
+    """The plan of the task, the model and so many sentence pairs, with the flags that were given. Raises ValueError for a
+    flag that is not theirs."""
+    plan = plan_for(options.task, options.model, n_pairs)
     given = {
         kind: {n: v for n in names if (v := getattr(options, n)) is not None} for kind, names in _settings().items()
     }
@@ -140,6 +146,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     sizes, recipe, data = plan.sizes | given["model"], replace(plan.recipe, **given["recipe"]), plan.data | given["data"]
     if options.vocabulary:
         data |= {"tokenizer": load(options.vocabulary, device="cpu").tokenizer}
+        del data["vocab_size"]
     return Plan(plan.config, sizes, recipe, data)
 
 
@@ -152,9 +159,12 @@ def _no_app(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    plan, device, out = _plan(options), _device(options), options.out or Path("runs") / f"{options.task}-{options.model}"
+    n_pairs = len(read_pairs(options.data)) if options.task == "translation" and options.data else None
+    plan, device = _plan(options, n_pairs), _device(options)
+    out = options.out or Path("runs") / f"{options.task}-{options.model}"
     rank = join_processes(device)
-    task = open_task(options.task, options.data, **plan.data)
+    own = {"validation_files": options.valid, "test_files": options.test}
+    task = open_task(options.task, options.data, **plan.data, **{name: files for name, files in own.items() if files})
     config = plan.config(task.tokenizer.vocab_size, **plan.sizes)
     trainer = Trainer(task, config, plan.recipe, out, device, options.command)
     with claimed(out) if rank == 0 else nullcontext():
@@ -162,6 +172,8 @@ def _train(options: argparse.Namespace) -> int:
             print(f"resumed at step {trainer.resume()}")
         elif rank == 0:
             _begin(out, options.overwrite)
+        if rank == 0 and n_pairs:
+            _print_beginning(n_pairs, plan, task.data())
         if not _follow(trainer, quiet=rank > 0):
             return 130
         if rank == 0:
@@ -177,6 +189,17 @@ def _begin(out: Path, overwrite: bool) -> None:
         raise ValueError(f"{out} holds a run already ({there[0].name}); --resume goes on with it, --overwrite takes it away")
 
 
+def _print_beginning(n_pairs: int, plan: Plan, data: dict[str, Any]) -> None:
+    """What is learned from and held out, and with which sizes and settings."""
+    sets, left, taken = data["pairs"], data["left out"], data.get("taken out", 0)
+    print(f"{n_pairs:,} pairs: {in_words(plan)}")
+    print(f"{sets['train']:,} pairs to train on, {sets['validation']:,} to validate on, {sets['test']:,} to test on")
+    if left:
+        print(f"{left:,} were left out of validation and test: they say what a pair before says, in other signs or contracted")
+    if taken:
+        print(f"{taken:,} were taken out of training: they say what a pair of --valid or --test says")
+
+
 def _follow(trainer: Trainer, quiet: bool) -> bool:
     """Draw the progress bar; returns False if the run was stopped by Ctrl-C (after saving where it stood)."""
     progress = tqdm(total=trainer.recipe.steps, initial=trainer.step, unit="step", disable=quiet)
@@ -187,10 +210,14 @@ def _follow(trainer: Trainer, quiet: bool) -> bool:
             if record.validation:
                 results = ", ".join(f"{name} {value:.3f}" for name, value in record.validation.items())
                 bar.write(f"step {record.step}: {results}")
+            for warning in record.warnings:
+                bar.write(f"warning: {warning}")
             if interrupted() and trainer.step < trainer.recipe.steps:
                 trainer.save_state()
                 bar.write(f"stopped at step {trainer.step}; --resume goes on from there")
                 return False
+        if trainer.stopped_early:
+            bar.write(f"stopped early at step {trainer.step:,}; the weights of step {trainer.best_step:,} are kept")
     return True
 
 
@@ -215,20 +242,26 @@ def _record_score(task: Task, out: Path, device: torch.device) -> None:
     """Score the checkpoint as it lies on the disk on the whole test split, and add that to its record."""
     cases = task.held_out()
     scope = load(out, device=device)
-    print(f"held-out {_recorded(scope, task, _write_all(scope, cases), cases)}; checkpoint in {out}")
+    print(f"held-out {_recorded(scope, task.metric, _write_all(scope, cases), cases)}; checkpoint in {out}")
+    _print_signature(task.metric, cases)
 
 
-def _recorded(scope: Scope, task: Task, texts: list[str], cases: list[Case]) -> str:
+def _print_signature(metric: str, cases: list[Case]) -> None:
+    if said := signature(metric, cases):
+        print(f"sacrebleu's signature: {said}")
+
+
+def _recorded(scope: Scope, metric: str, texts: list[str], cases: list[Case]) -> str:
     """Add the score, and the score by length, to a checkpoint's record; returns the score in words."""
-    result = METRICS[task.metric](texts, cases)
-    groups = [asdict(group) | {"score": round(group.score, 2)} for group in by_length(texts, cases, task.metric)]
-    add_to_record(scope.path, **_measured(scope, task, result, len(cases)), by_length=groups)
-    return f"{task.metric}: {result:.2f} over {len(cases)} cases"
+    result = METRICS[metric](texts, cases)
+    groups = [asdict(group) | {"score": round(group.score, 2)} for group in by_length(texts, cases, metric)]
+    add_to_record(scope.path, **_measured(scope, metric, result, len(cases)), by_length=groups, signature=signature(metric, cases))
+    return f"{metric}: {result:.2f} over {len(cases)} cases"
 
 
-def _measured(scope: Scope, task: Task, result: float, n_cases: int) -> dict[str, Any]:
+def _measured(scope: Scope, metric: str, result: float, n_cases: int) -> dict[str, Any]:
     """A score as a record holds it, with what it was measured on (models.scores)."""
-    scores = {f"held-out {task.metric}": round(result, 2), "cases": n_cases}
+    scores = {f"held-out {metric}": round(result, 2), "cases": n_cases}
     return {"scores": scores, "measured_on": scope.weights_digest}
 
 
@@ -246,38 +279,35 @@ def _decode(options: argparse.Namespace) -> int:
 
 def _evaluate(options: argparse.Namespace) -> int:
     scope = load(options.checkpoint, device=_device(options))
-    given = {"tokenizer": scope.tokenizer} if scope.task == "translation" else {}
-    task = open_task(scope.task, options.data, **given)
-    if task.data() != scope.training.get("data"):
-        print("attnscope: note: this is not the data the checkpoint was trained on", file=sys.stderr)
     if options.record and options.limit:
         raise ValueError("--record is for the score over all cases, not for one with a --limit")
+    metric, cases = _cases(options, scope)
     if options.snapshots:
-        return _evaluate_snapshots(scope, task, options)
-    cases = task.held_out(options.limit)
+        return _evaluate_snapshots(scope, metric, cases, options)
     texts = _write_all(scope, cases)
-    print(f"{task.metric} {METRICS[task.metric](texts, cases):.2f} over {len(cases)} held-out cases")
+    print(f"{metric} {METRICS[metric](texts, cases):.2f} over {len(cases)} held-out cases")
+    _print_signature(metric, cases)
     if options.by_length:
-        for group in by_length(texts, cases, task.metric):
-            print(f"  {group.least:2}-{group.most:2} words  {task.metric} {group.score:6.2f}  {group.cases:5} cases")
+        for group in by_length(texts, cases, metric):
+            print(f"  {group.least:2}-{group.most:2} words  {metric} {group.score:6.2f}  {group.cases:5} cases")
     if options.record:
-        _recorded(scope, task, texts, cases)
+        _recorded(scope, metric, texts, cases)
     return 0
 
 
-def _evaluate_snapshots(scope: Scope, task: Task, options: argparse.Namespace) -> int:
+def _evaluate_snapshots(scope: Scope, metric: str, cases: list[Case], options: argparse.Namespace) -> int:
     """Print, and record at once, the score of one snapshot after the other: what is measured stays if it is stopped."""
     if not scope.snapshots:
         raise ValueError(f"{scope.name} keeps no snapshots of its training; attnscope train --snapshots does")
     if options.by_length:
         raise ValueError("--by-length is for the finished weights, not for --snapshots")
-    cases, every = task.held_out(options.limit), {}
+    every = {}
     for step in scope.snapshots:
         then = load(scope.path, device=scope.device, snapshot=step)
-        result = METRICS[task.metric](_write_all(then, cases, f"step {step:,}"), cases)
-        print(f"step {step:6,}: {task.metric} {result:.2f} over {len(cases)} held-out cases", flush=True)
+        result = METRICS[metric](_write_all(then, cases, f"step {step:,}"), cases)
+        print(f"step {step:6,}: {metric} {result:.2f} over {len(cases)} held-out cases", flush=True)
         if options.record:
-            every[str(step)] = _measured(then, task, result, len(cases))
+            every[str(step)] = _measured(then, metric, result, len(cases))
             add_to_record(scope.path, snapshot_scores=every)
     return 0
 
@@ -287,6 +317,28 @@ def _seal(options: argparse.Namespace) -> int:
         sums = seal(folder_of(name))
         print(f"{name}: {len(sums)} files sealed: {', '.join(sums)}")
     return 0
+
+
+def _cases(options: argparse.Namespace, scope: Scope) -> tuple[str, list[Case]]:
+    """The metric and the cases to score: of --test where that is given, else of the test split of --data."""
+    trained_on = scope.training.get("data")
+    if not options.test:
+        given = {"tokenizer": scope.tokenizer} if scope.task == "translation" else {}
+        task = open_task(scope.task, options.data, **given)
+        if task.data() != trained_on:
+            _note("this is not the data the checkpoint was trained on")
+        return task.metric, task.held_out(options.limit)
+    if options.data or scope.task != "translation":
+        raise ValueError("--test is for a translator, and instead of --data")
+    if not isinstance(trained_on, dict) or trained_on.get("test file") != fingerprint(as_paths(options.test)):
+        if options.record:
+            raise ValueError("--record is for the test pairs that were kept from its training")
+        _note("these pairs were not named when it was trained; it may have been trained on some of them")
+    return TranslationTask.metric, as_cases(read_pairs(options.test))[: options.limit]
+
+
+def _note(text: str) -> None:
+    print(f"attnscope: note: {text}", file=sys.stderr)
 
 
 def _inspect(options: argparse.Namespace) -> int:

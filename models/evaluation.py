@@ -80,9 +80,22 @@ def by_length(texts: Sequence[str], cases: Sequence[Case], metric: str, n_groups
 
 def bleu(texts: Sequence[str], cases: Sequence[Case]) -> float:
     """Corpus BLEU (Papineni et al. 2002), sacrebleu's 13a tokens, every reference of a source counted."""
+    return sacrebleu.BLEU().corpus_score(list(texts), _streams(cases)).score
+
+
+def signature(metric: str, cases: Sequence[Case]) -> str:
+    """What sacrebleu wants said beside a BLEU, so that it can be repeated (Post 2018); empty for exact match."""
+    if metric != "BLEU":
+        return ""
+    measure = sacrebleu.BLEU()
+    measure.corpus_score([""] * len(cases), _streams(cases))   # it counts the references as it scores
+    return str(measure.get_signature())
+
+
+def _streams(cases: Sequence[Case]) -> list[list[str | None]]:
+    """The first reference of every case, the second, …; None where a case has no more."""
     n_references = max(len(c.references) for c in cases)
-    streams = [[c.references[k] if k < len(c.references) else None for c in cases] for k in range(n_references)]
-    return sacrebleu.corpus_bleu(list(texts), streams).score
+    return [[c.references[k] if k < len(c.references) else None for c in cases] for k in range(n_references)]
 
 
 def exact_match(texts: Sequence[str], cases: Sequence[Case]) -> float:

@@ -12,7 +12,7 @@ import os
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -24,15 +24,17 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
+from models import progress
 from models.architectures import Config, Model, build
 from models.batches import Batch, Pair, collate
-from models.checkpoint import CheckpointError, checksum, save_checkpoint, snapshot_path, write_bytes
+from models.checkpoint import CheckpointError, add_to_record, checksum, save_checkpoint, snapshot_path, write_bytes
 from models.evaluation import score
 from models.objectives import label_smoothed_loss
 from models.run_folder import STATE
 from models.tasks.base import Task
 from models.weights import half_bytes
 
+N_WATCHED = 50      # validation pairs whose cross-attention is watched, of every length
 N_EXAMPLES = 5      # held-out sources that a checkpoint brings along to be tried on
 _MARK = b"\nSHA-256 "   # in state.pt, between what torch saved and the checksum of that
 
@@ -51,9 +53,12 @@ class Recipe:
     validate_every: int = 500       # steps
     save_every: int = 200           # steps between resumable states
     score_cases: int = 200          # validation cases decoded for the score; 0 for none
+    patience: int = 0               # validations without a smaller loss that end the run, its best weights kept; 0 for never
     snapshots: bool = False         # keep the weights at log-spaced steps
 
     def __post_init__(self) -> None:
+        if self.patience < 0:
+            raise ValueError(f"patience must be at least 0, not {self.patience}")
         for name in ("steps", "warmup", "validate_every", "save_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -61,14 +66,16 @@ class Recipe:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step: mean training loss (nats a token, smoothing included), and validation results when it was time."""
+    """One step: mean training loss (nats a token, smoothing included), and validation results when it was time, with
+    what they give reason to warn of."""
 
     step: int
     loss: float
     learning_rate: float
     tokens: int                     # target tokens in the batch
     tokens_per_second: float
-    validation: dict[str, float] = field(default_factory=dict)   # loss (nats a token, no smoothing) and the metric
+    validation: dict[str, float] = field(default_factory=dict)   # loss (nats a token, no smoothing), flatness, the metric
+    warnings: Sequence[str] = ()
 
 
 def scheduled_rate(step: int, d_model: int, warmup: int) -> float:
@@ -100,11 +107,14 @@ class Trainer:
         self.curve: list[dict[str, float]] = []
 
     def train(self) -> Iterator[StepRecord]:
-        """Run to the recipe's last step. Raises FloatingPointError when the loss is no longer a number."""
+        """Run to the recipe's last step, or until it has lost patience. Raises FloatingPointError when the loss is no
+        longer a number."""
         wrapped = DistributedDataParallel(self.model) if self.world > 1 else self.model
         if self.step == 0:
             self._snapshot()
         for batch in islice(self.task.batches(self.recipe.seed), self.step, self.recipe.steps):
+            if self.stopped_early:
+                return
             start = time.perf_counter()
             loss, tokens = self._update(wrapped, batch)
             seconds = time.perf_counter() - start
@@ -113,9 +123,17 @@ class Trainer:
             if self.step > self.recipe.steps * (1 - self.recipe.average_last):
                 self.averaged.update_parameters(self.model)
             validation = self._validate() if self._is_due(self.recipe.validate_every) else {}
-            record = StepRecord(self.step, loss, self._rate(), tokens, tokens / seconds, validation)
-            self._keep(record)
-            yield record
+            yield self._keep(StepRecord(self.step, loss, self._rate(), tokens, tokens / seconds, validation))
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether the recipe's patience is at its end."""
+        return 0 < self.recipe.patience <= progress.since_best(self.curve)
+
+    @property
+    def best_step(self) -> int:
+        """The validated step with the smallest validation loss."""
+        return int(progress.best(self.curve)["step"])
 
     def _update(self, wrapped: torch.nn.Module, pairs: Sequence[Pair]) -> tuple[float, int]:
         """One gradient step on a global batch; returns the mean loss and the number of target tokens, over all processes."""
@@ -173,24 +191,46 @@ class Trainer:
             batch = collate(pairs[start : start + 128]).to(self.device)
             total += float(self._loss(model, batch, 0.0))
             tokens += int((batch.labels != self.model.config.pad_id).sum())
-        result = {"validation loss": total / tokens}
+        result = {progress.LOSS: self._agreed(total / tokens)}
+        some = collate(pairs[:: max(1, len(pairs) // N_WATCHED)]).to(self.device)
+        if (flatness := progress.cross_attention_entropy(model, some, self.model.config.pad_id)) is not None:
+            result[progress.FLATNESS] = flatness
         if self.recipe.score_cases:
             cases = self.task.held_out(self.recipe.score_cases, validation=True)
             result[self.task.metric] = score(model, self.task.tokenizer, cases, self.task.metric)
         return result
 
-    def _keep(self, record: StepRecord) -> None:
+    def _agreed(self, loss: float) -> float:
+        """The first process's value: all of them must stop at the same step."""
+        value = torch.tensor(loss, dtype=torch.float64)
+        if self.world > 1:
+            value = value.to(self.device)
+            dist.broadcast(value, 0)
+        return float(value)
+
+    def _keep(self, record: StepRecord) -> StepRecord:
+        """Write down what this step brought; returns the record, with warnings if there is reason for any."""
         if self.step % 20 == 0 or record.validation:
             row = {"step": self.step, "loss": round(record.loss, 4)}
             self.curve.append(row | {k: round(v, 4) for k, v in record.validation.items()})
+        if record.validation:
+            record = replace(record, warnings=progress.warnings(self.curve, self.recipe.warmup))
         if self.rank:
-            return
+            return record
         if self.step in snapshot_steps(self.recipe.steps):
             self._snapshot()
         if record.validation:
-            self.save_checkpoint()
-        if self._is_due(self.recipe.save_every):
+            self._keep_weights()
+        if self._is_due(self.recipe.save_every) or self.stopped_early:
             self.save_state()
+        return record
+
+    def _keep_weights(self) -> None:
+        """A recipe with patience keeps the weights of the smallest validation loss, another one the last."""
+        if not self.recipe.patience or self.best_step == self.step:
+            self.save_checkpoint()
+        else:
+            add_to_record(self.folder, curve=self.curve, trained_to=self.step, training_seconds=round(self.seconds))
 
     def _snapshot(self) -> None:
         if self.recipe.snapshots and not self.rank:
@@ -204,7 +244,8 @@ class Trainer:
     def record(self) -> dict[str, Any]:
         """What training.json holds: how these weights came to be."""
         return {
-            "task": self.task.name, "command": self.command, "step": self.step, "recipe": asdict(self.recipe),
+            "task": self.task.name, "command": self.command, "step": self.step, "trained_to": self.step,
+            "recipe": asdict(self.recipe),
             "averaged_steps": int(self.averaged.n_averaged), "data": self.task.data(), "licence": self.task.licence,
             "examples": [case.source for case in self.task.held_out(N_EXAMPLES, validation=True)],
             "training_seconds": round(self.seconds), "device": str(self.device), "processes": self.world,

@@ -111,6 +111,83 @@ def test_translation_from_a_file_to_a_score(tmp_path, capsys):
     assert "translation needs a tab-separated file of sentence pairs (--data FILE)" in capsys.readouterr().err
 
 
+def test_validation_and_test_files_of_ones_own(tmp_path, capsys):
+    """What is in them is taken out of training, and said; the score is over the test file, with sacrebleu's signature."""
+    rows = [(e.source, e.target) for e in examples(1, 223)]
+    data, test, sides = tmp_path / "pairs.tsv", tmp_path / "test.tsv", (tmp_path / "valid.a", tmp_path / "valid.b")
+    data.write_text("".join(f"{s}\t{t}\n" for s, t in rows))
+    test.write_text("".join(f"{s.upper()} !\t{t}\n" for s, t in rows[:7]))
+    for n, side in enumerate(sides):
+        side.write_text("".join(f"{row[n]}\n" for row in rows[7:10]))
+    command = ["train", "translation", "--data", str(data), "--valid", *map(str, sides), "--test", str(test), "--steps", "2"]
+    small = [*TINY[:-4], "--device", "cpu", "--vocab-size", "150", "--score-cases", "0", "--n-ctx", "61"]
+    assert main([*command, *small, "--out", str(tmp_path / "run")]) == 0
+    out = capsys.readouterr().out
+    assert "213 pairs to train on, 3 to validate on, 7 to test on\n" in out
+    assert "10 were taken out of training: they say what a pair of --valid or --test says" in out
+    assert "left out" not in out
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert record["data"]["pairs"] == {"train": 213, "validation": 3, "test": 7}
+    assert record["scores"]["cases"] == 7
+    signature = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:"
+    assert record["signature"].startswith(signature)
+    assert f"sacrebleu's signature: {record['signature']}" in out
+
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), "--test", str(test), "--record"]) == 0
+    out = capsys.readouterr()
+    lines = out.out.splitlines()
+    assert lines[0] == f"BLEU {record['scores']['held-out BLEU']:.2f} over 7 held-out cases"
+    assert lines[1].startswith(f"sacrebleu's signature: {signature}")
+    assert "note" not in out.err
+    assert main(["evaluate", str(tmp_path / "run"), "--test", *map(str, sides), "--limit", "2"]) == 0
+    out = capsys.readouterr()
+    assert "over 2 held-out cases" in out.out
+    assert "these pairs were not named when it was trained" in out.err
+    assert main(["evaluate", str(tmp_path / "run"), "--test", str(data), "--record"]) == 1
+    assert "--record is for the test pairs that were kept from its training" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("few", "wanted"), [
+    (212, {"n_encoder_layers": 4, "dropout": 0.3, "init": "scaled", "warmup": 2000, "learning_rate": 1.5, "max_tokens": 97}),
+    (211, {"n_encoder_layers": 3, "warmup": 1500, "learning_rate": 1.0, "max_tokens": 97}),
+])  # fmt: skip
+def test_sizes_and_recipe_follow_the_number_of_pairs_flags_overrule_and_the_screen_says_so(
+    tmp_path, monkeypatch, capsys, few, wanted
+):
+    """What is said on the screen is what config.json and training.json hold afterwards."""
+    monkeypatch.setattr("models.recipes.FEW_PAIRS", few)
+    data = tmp_path / "pairs.tsv"
+    data.write_text("".join(f"{e.source}\t{e.target}\n" for e in examples(1, 211)))
+    flags = "--d-model 22 --n-heads 2 --d-ff 23 --max-tokens 97 --vocab-size 150 --score-cases 0 --n-ctx 61 --device cpu".split()
+    command = ["train", "translation", "--data", str(data), "--out", str(tmp_path / "run"), "--steps", "1"]
+    assert main([*command, *flags]) == 0
+    count, said = capsys.readouterr().out.splitlines()[0].split(" pairs: ")
+    assert count == "211"
+    said = dict(setting.split(" ") for setting in said.split(", "))
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    recipe = json.loads((tmp_path / "run" / "training.json").read_text())["recipe"]
+    held = config | recipe | {"max_tokens": 97}
+    assert {name: value.replace(",", "") for name, value in said.items()} == {name: str(held[name]) for name in said}
+    assert wanted.items() | {"d_model": 22, "d_ff": 23, "steps": 1}.items() <= held.items()
+    assert wanted.keys() <= said.keys()
+
+
+def test_a_run_that_stops_early_says_so_and_warns(tmp_path, monkeypatch, capsys):
+    losses = iter([3.0, 4.0, 4.0, 4.0, 2.0])
+    entropy = {"cross-attention entropy": 0.9876}
+    monkeypatch.setattr(Trainer, "_validate", lambda self: {"validation loss": next(losses)} | entropy)
+    command = ["train", "dates", "--out", str(tmp_path / "run"), "--steps", "9", *TINY, "--validate-every", "1", "--patience", "3"]
+    assert main([*command, "--warmup", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "step 4: validation loss 4.000, cross-attention entropy 0.988" in out
+    assert "warning: cross-attention is flat (0.988 of the largest entropy)" in out
+    assert out.index("step 3:") < out.index("warning: cross-attention is flat")   # not while it warms up
+    assert "warning: the validation loss has not fallen since step 1 (3.000)" in out
+    assert "stopped early at step 4; the weights of step 1 are kept" in out
+    assert json.loads((tmp_path / "run" / "training.json").read_text())["step"] == 1
+
+
 SMALL = {
     "rnn": ("seq2seq", ["--d-model", "11", "--d-hidden", "7"]),
     "bahdanau": ("seq2seq", ["--d-model", "11", "--d-hidden", "7", "--d-align", "5", "--cell", "tanh", "--no-bidirectional"]),
@@ -203,6 +280,11 @@ ERRORS = {
     "no data": (["train", "translation"], "translation needs a tab-separated file"),
     "missing data": (["train", "translation", "--data", "nowhere.tsv"], "nowhere.tsv: no such file"),
     "data for dates": (["train", "dates", "--data", "x.tsv"], "dates are generated; they take no data file"),
+    "test pairs for dates": (["train", "dates", "--test", "x.tsv"], "dates are generated; they take no data file"),
+    "three files": (["train", "translation", "--data", "a", "b", "c"], "or in two aligned ones, not in 3 files"),
+    "missing test file": (["train", "translation", "--data", "dates.tsv", "--test", "no.tsv"], "no.tsv: no such file"),
+    "test and data": (["evaluate", "eng-fra", "--test", "a", "--data", "b"], "--test is for a translator, and instead of --data"),
+    "test of dates": (["evaluate", "dates", "--test", "a"], "--test is for a translator"),
     "heads": (["train", "dates", "--n-heads", "7"], "d_model (64) must be divisible by n_heads (7)"),
     "no heads": (["train", "dates", "--n-heads", "0"], "d_model (64) must be divisible by n_heads (0)"),
     "no steps": (["train", "dates", "--steps", "0"], "steps must be at least 1, not 0"),
@@ -228,6 +310,7 @@ ERRORS = {
 @pytest.mark.parametrize(("command", "message"), ERRORS.values(), ids=ERRORS)
 def test_an_error_is_one_line_and_status_1(checkpoint, tmp_path, monkeypatch, capsys, command, message):
     monkeypatch.chdir(tmp_path)
+    Path("dates.tsv").write_text("5 March\t03-05\n")
     command = [part.format(folder=checkpoint, new=tmp_path / "new") for part in command]
     assert main(command) == 1
     err = capsys.readouterr().err

@@ -5,7 +5,7 @@ import math
 import pytest
 import sacrebleu
 
-from models.evaluation import METRICS, bleu, by_length, exact_match, hypotheses, score, written_texts
+from models.evaluation import METRICS, bleu, by_length, exact_match, hypotheses, score, signature, written_texts
 from models.tasks.base import Case
 
 HYPOTHESES = ["the cat sat on the mat .", "a dog barked loudly at us", "he reads", "it is raining"]
@@ -60,6 +60,22 @@ def test_bleu_of_a_perfect_and_of_an_empty_output():
     cases = CASES[:2]
     assert bleu([c.references[-1] for c in cases], cases) == pytest.approx(100)
     assert bleu(["", ""], cases) == 0
+
+
+def test_the_signature_is_that_of_the_bleu_that_is_reported():
+    """Setting by setting, each held against the score: other tokens, lower case or another smoothing would give another."""
+    said = dict(part.split(":") for part in signature("BLEU", CASES).split("|"))
+    assert said == {
+        "nrefs": "var", "case": "mixed", "eff": "no", "tok": "13a", "smooth": "exp", "version": sacrebleu.__version__,
+    }  # fmt: skip
+    single = [Case("a", ("The cat's here, now.",)), Case("b", ("it rains today again",))]
+    texts = ["the Cat's here , now.", "it rains TODAY"]
+    references = [[c.references[0] for c in single]]
+    by_hand = sacrebleu.corpus_bleu(texts, references, smooth_method="exp", tokenize="13a", lowercase=False)
+    assert bleu(texts, single) == by_hand.score
+    assert bleu(texts, single) != sacrebleu.corpus_bleu(texts, references, lowercase=True).score
+    assert signature("BLEU", single).startswith("nrefs:1|")
+    assert signature("exact match", single) == ""
 
 
 def test_exact_match_counts_any_reference():

@@ -21,6 +21,7 @@ from models.scope import shipped_folder
 from models.tasks import open_task
 from models.tasks.base import Case
 from models.tasks.translation import TATOEBA_LICENCE
+from models.training import Recipe
 
 LIMITS = {   # checkpoint → megabytes it may take
     "dates": 1, "dates-additive": 1, "dates-attn": 1, "dates-bahdanau": 1, "dates-cosine": 1, "dates-dot": 1, "dates-general": 1,
@@ -100,7 +101,7 @@ def test_the_record_says_how_the_weights_came_to_be(scope):
 def test_the_recorded_command_gives_that_recipe_and_those_sizes(scope):
     options = cli._parser().parse_args(shlex.split(scope.training["command"])[1:])
     plan = cli._plan(options)
-    assert asdict(plan.recipe) == scope.training["recipe"]
+    assert plan.recipe == Recipe(**scope.training["recipe"])
     sizes = asdict(scope.config)
     assert plan.sizes.items() <= sizes.items()
     assert options.task == scope.task

@@ -1,10 +1,10 @@
 """One file a data set; `base` says what a task offers."""
 
-from pathlib import Path
 from typing import Any
 
 from models.tasks.base import DataError, Task
 from models.tasks.dates import DatesTask
+from models.tasks.pair_files import Files
 from models.tasks.translation import TranslationTask
 
 __all__ = ["NAMES", "DataError", "Task", "open_task"]
@@ -12,10 +12,10 @@ __all__ = ["NAMES", "DataError", "Task", "open_task"]
 NAMES = ("dates", "translation")
 
 
-def open_task(name: str, data: str | Path | None = None, **settings: Any) -> Task:
+def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
     """The task of that name. translation needs a data file. Raises DataError."""
     if name == "dates":
-        if data is not None:
+        if data is not None or settings.keys() & {"validation_files", "test_files"}:
             raise DataError("dates are generated; they take no data file")
         return DatesTask(**settings)
     if name == "translation":

@@ -1,79 +1,66 @@
-"""The `translation` task: any tab-separated file of sentence pairs (`source \\t target`, more columns ignored), `.gz` too.
+"""The `translation` task: any file of sentence pairs, split by a hash of the source (`split.py`): 2 % test, 1 % validation.
+Either of the two can be a file of its own."""
 
-The split is by a hash of the source sentence, so that training and test never share one: 2 % test, 1 % validation.
-"""
-
-import gzip
 import hashlib
 import random
-import unicodedata
-import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from models.batches import Pair, bucketed
 from models.tasks.base import Case, DataError
+from models.tasks.pair_files import Files, TextPair, as_paths, fingerprint, names, read_pairs
+from models.tasks.split import SETS, same_text, sets_of
 from models.tokenizer import Tokenizer
 
 TATOEBA_LICENCE = "Sentences from tatoeba.org through manythings.org/anki, CC BY 2.0 FR"
 
 
-def read_pairs(path: str | Path) -> list[tuple[str, str]]:
-    """The file's (source, target) pairs. Raises DataError saying what is wrong and in which line."""
-    path = Path(path)
-    opener = gzip.open if path.suffix == ".gz" else open
-    pairs = []
-    try:
-        with opener(path, "rt", encoding="utf-8-sig") as lines:   # -sig: a byte order mark is no letter
-            for number, line in enumerate(lines, 1):
-                columns = line.rstrip("\n").split("\t")
-                if not line.strip():
-                    continue
-                if len(columns) < 2 or not columns[0].strip() or not columns[1].strip():
-                    raise DataError(f"{path}, line {number}: wanted source, tab, target; came {line.strip()[:60]!r}")
-                pairs.append((columns[0].strip(), columns[1].strip()))
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start} of a block)") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
-    if not pairs:
-        raise DataError(f"{path}: holds no sentence pairs")
-    return pairs
-
-
-def split_of(source: str) -> str:
-    """ "test", "validation" or "train", by a hash of the sentence without case and spacing."""
-    plain = " ".join(unicodedata.normalize("NFKC", source).casefold().split())
-    bucket = int.from_bytes(hashlib.blake2b(plain.encode(), digest_size=8).digest(), "big") % 100
-    return "test" if bucket < 2 else "validation" if bucket == 2 else "train"
-
-
 class TranslationTask:
-    """Sentence pairs of one file. `max_tokens` bounds a batch's padded source + target tokens."""
+    """Sentence pairs of one file, or of two that agree line by line. `max_tokens` bounds a batch's padded source + target
+    tokens. `validation_files` and `test_files` take the place of the hash; no source of theirs is trained on."""
 
     name, metric = "translation", "BLEU"
 
     def __init__(
         self,
-        path: str | Path,
+        files: Files,
         *,
+        validation_files: Files | None = None,
+        test_files: Files | None = None,
         tokenizer: Tokenizer | None = None,
         vocab_size: int = 6000,
         max_tokens: int = 4096,
         max_length: int = 96,
         licence: str | None = None,
     ) -> None:
-        self.path, self.max_tokens, self.max_length = Path(path), max_tokens, max_length
-        known = TATOEBA_LICENCE if self.path.name.startswith("tatoeba") else f"not stated; that of {self.path.name}"
+        self.paths, self.max_tokens, self.max_length = as_paths(files), max_tokens, max_length
+        known = TATOEBA_LICENCE if self.paths[0].name.startswith("tatoeba") else f"not stated; that of {self.paths[0].name}"
         self.licence = licence or known
         self._vocab_size, self._tokenizer = vocab_size, tokenizer
-        self._split: dict[str, list[tuple[str, str]]] = {"train": [], "validation": [], "test": []}
-        for pair in read_pairs(path):
-            self._split[split_of(pair[0])].append(pair)
+        both = {"test": test_files, "validation": validation_files}
+        self._given = {name: as_paths(given) for name, given in both.items() if given is not None}
+        self._split, self._unused = self._separated()
+
+    def _separated(self) -> tuple[dict[str, list[TextPair]], dict[str, int]]:
+        """Set → its pairs, and how many pairs are in no set, by the reason."""
+        pairs, given = read_pairs(self.paths), {name: read_pairs(paths) for name, paths in self._given.items()}
+        belongs = sets_of((source for source, _ in pairs), {name: [s for s, _ in rows] for name, rows in given.items()})
+        split: dict[str, list[TextPair]] = {name: [] for name in SETS}
+        unused = Counter(**{"left out": 0})
+        for pair in pairs:
+            where = belongs[pair[0]]
+            if where in SETS:
+                split[where].append(pair)
+            else:
+                unused[where] += 1
+        split |= given
+        if "validation" in given:
+            tested = {same_text(source) for source, _ in split["test"]}
+            split["validation"] = [pair for pair in given["validation"] if same_text(pair[0]) not in tested]
+            unused["left out"] += len(given["validation"]) - len(split["validation"])
+        return split, dict(unused)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -86,10 +73,10 @@ class TranslationTask:
     def _train(self) -> list[Pair]:
         return self._encoded("train")
 
-    def _pairs(self, split: str) -> list[tuple[str, str]]:
+    def _pairs(self, split: str) -> list[TextPair]:
         if not self._split[split]:
             n = sum(map(len, self._split.values()))
-            raise DataError(f"{self.path}: {n} pairs are too few, none of them falls into the {split} split")
+            raise DataError(f"{names(self.paths)}: {n} pairs are too few, none of them falls into the {split} split")
         return self._split[split]
 
     def _encoded(self, split: str) -> list[Pair]:
@@ -99,7 +86,7 @@ class TranslationTask:
         both = zip(sources, targets, strict=True)
         kept = [(s, t) for s, t in both if max(len(s), len(t)) < self.max_length]
         if not kept:
-            raise DataError(f"{self.path}: no {split} pair is shorter than {self.max_length} tokens")
+            raise DataError(f"{names(self.paths)}: no {split} pair is shorter than {self.max_length} tokens")
         return kept
 
     def batches(self, seed: int) -> Iterator[Sequence[Pair]]:
@@ -115,12 +102,17 @@ class TranslationTask:
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Every distinct source once, all its translations as references, in the order of their hash."""
-        references: dict[str, list[str]] = {}
-        for source, target in self._pairs("validation" if validation else "test"):
-            references.setdefault(source, []).append(target)
-        order = sorted(references, key=lambda s: hashlib.blake2b(s.encode()).digest())
-        return [Case(s, tuple(dict.fromkeys(references[s]))) for s in order[:n]]
+        return as_cases(self._pairs("validation" if validation else "test"))[:n]
 
     def data(self) -> dict[str, Any]:
-        digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
-        return {"file": self.path.name, "sha256": digest, "pairs": {k: len(v) for k, v in self._split.items()}}
+        own = {f"{name} file": fingerprint(paths) for name, paths in self._given.items()}
+        return fingerprint(self.paths) | {"pairs": {name: len(rows) for name, rows in self._split.items()}} | self._unused | own
+
+
+def as_cases(pairs: Iterable[TextPair]) -> list[Case]:
+    """Every distinct source once, all its translations as references, in the order of their hash."""
+    references: dict[str, list[str]] = {}
+    for source, target in pairs:
+        references.setdefault(source, []).append(target)
+    order = sorted(references, key=lambda s: hashlib.blake2b(s.encode()).digest())
+    return [Case(source, tuple(dict.fromkeys(references[source]))) for source in order]
