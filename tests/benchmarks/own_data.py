@@ -1,0 +1,145 @@
+"""Learning from 29,000 sentence pairs: ours beside Hugging Face's Marian of the same sizes, on the same batches with the
+same schedule. Validation loss and cross-attention entropy (1 = flat) over the steps, for both.
+
+    python -m tests.benchmarks.own_data tatoeba-eng-fra.tsv.gz --steps 400 --warmup 400 --max-tokens 2048
+
+A shorter warm-up climbs to the same highest learning rate. Marian needs the package transformers (of no other use here);
+`--ours-only` goes without, and `--init xavier` shows the collapse that the default avoids.
+"""
+
+import argparse
+import random
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import torch
+from torch import Tensor, nn
+
+from models.batches import Batch, Pair, bucketed, collate
+from models.objectives import label_smoothed_loss
+from models.progress import cross_attention_entropy
+from models.recipes import plan_for
+from models.tasks.pair_files import read_pairs
+from models.tokenizer import END, PAD, START, Tokenizer
+from models.training import scheduled_rate
+from models.transformer import Transformer, TransformerConfig
+
+N_TRAIN, N_VALID, SHORTEST, LONGEST = 29_000, 500, 7, 25   # pairs, pairs, words of a source
+PLAN = plan_for("translation", "transformer", N_TRAIN)
+
+Measured = tuple[float, float]   # validation loss in nats a token, entropy of the cross-attention over its largest
+
+
+def caption_like(path: str) -> tuple[list[Pair], list[Pair], int]:
+    """Training and validation pairs of different sources, drawn with a fixed seed, and the size of their vocabulary."""
+    rows, found = read_pairs(path), {}
+    random.Random(1).shuffle(rows)
+    for source, target in rows:
+        if SHORTEST <= len(source.split()) <= LONGEST:
+            found.setdefault(source, target)
+    chosen = list(found.items())[: N_TRAIN + N_VALID]
+    tokenizer = Tokenizer.bpe((text for pair in chosen[:N_TRAIN] for text in pair), PLAN.data["vocab_size"])
+    ids = list(zip(*(tokenizer.encode_many(side) for side in zip(*chosen, strict=True)), strict=True))
+    return ids[:N_TRAIN], sorted(ids[N_TRAIN:], key=lambda pair: len(pair[1])), tokenizer.vocab_size
+
+
+def marian(config: TransformerConfig) -> nn.Module:
+    """MarianMTModel with these sizes and the same tokens for padding, start and end."""
+    from transformers import MarianConfig, MarianMTModel
+
+    c = config
+    return MarianMTModel(
+        MarianConfig(
+            vocab_size=c.vocab_size, d_model=c.d_model, encoder_layers=c.n_encoder_layers, decoder_layers=c.n_decoder_layers,
+            encoder_attention_heads=c.n_heads, decoder_attention_heads=c.n_heads, encoder_ffn_dim=c.d_ff, decoder_ffn_dim=c.d_ff,
+            dropout=c.dropout, attention_dropout=0.0, activation_dropout=0.0, activation_function="relu", scale_embedding=True,
+            max_position_embeddings=c.n_ctx, pad_token_id=PAD, eos_token_id=END, decoder_start_token_id=START,
+            forced_eos_token_id=None, use_cache=False, attn_implementation="eager",
+        )
+    )  # fmt: skip
+
+
+def their_logits(model: nn.Module, batch: Batch, **more: bool) -> Tensor:
+    return model(
+        input_ids=batch.source, attention_mask=batch.source != PAD, decoder_input_ids=batch.target, **more
+    )  # fmt: skip
+
+
+@torch.inference_mode()
+def their_entropy(model: nn.Module, batch: Batch) -> float:
+    weights = torch.stack(their_logits(model, batch, output_attentions=True).cross_attentions)   # (layer, batch, head, m, n)
+    shares = torch.special.entr(weights).sum(-1) / (batch.source != PAD).sum(-1).log()[:, None, None]
+    return float(shares.permute(1, 3, 0, 2)[batch.labels != PAD].mean())
+
+
+class Learner:
+    """A model on its way: `step` trains it on one batch, `measured` validates it."""
+
+    def __init__(self, model: nn.Module, logits: Callable[[Batch], Tensor], entropy: Callable[[Batch], float]) -> None:
+        self.model, self.logits, self.entropy = model, logits, entropy
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+    def step(self, batch: Batch, rate: float, seed: int) -> None:
+        self.model.train()
+        torch.manual_seed(seed)
+        self.optimizer.param_groups[0]["lr"] = rate
+        loss = label_smoothed_loss(self.logits(batch), batch.labels, PLAN.recipe.label_smoothing)
+        self.optimizer.zero_grad()
+        (loss / (batch.labels != PAD).sum()).backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), PLAN.recipe.clip)
+        self.optimizer.step()
+
+    @torch.inference_mode()
+    def measured(self, batches: list[Batch]) -> Measured:
+        self.model.eval()
+        total = sum(float(label_smoothed_loss(self.logits(batch), batch.labels)) for batch in batches)
+        tokens = sum(int((batch.labels != PAD).sum()) for batch in batches)
+        return total / tokens, sum(map(self.entropy, batches)) / len(batches)
+
+
+def learners(config: TransformerConfig, seed: int, *, ours_only: bool) -> dict[str, Learner]:
+    torch.manual_seed(seed)
+    ours = Transformer(config)
+    found = {"ours": Learner(ours, lambda b: ours(b.source, b.target), lambda b: cross_attention_entropy(ours, b, PAD))}
+    if not ours_only:
+        theirs = marian(config)
+        found["Marian"] = Learner(theirs, lambda b: their_logits(theirs, b).logits, lambda b: their_entropy(theirs, b))
+    return found
+
+
+def run(options: argparse.Namespace) -> Iterator[tuple[int, dict[str, Measured]]]:
+    """(step, each one's measurement) every so many steps."""
+    train, valid, vocab_size = caption_like(options.data)
+    config = TransformerConfig(vocab_size, **PLAN.sizes | {"init": options.init, "dropout": options.dropout})
+    each = learners(config, options.seed, ours_only=options.ours_only)
+    held_out = [collate(valid[i : i + 100]) for i in range(0, N_VALID, 100)]
+    highest = PLAN.recipe.learning_rate * scheduled_rate(PLAN.recipe.warmup, config.d_model, PLAN.recipe.warmup)
+    factor = highest / scheduled_rate(options.warmup, config.d_model, options.warmup)
+    lengths = [(len(source), len(target)) for source, target in train]
+    epochs = (bucketed(lengths, options.max_tokens, random.Random(f"{options.seed}/{n}")) for n in range(10**6))
+    for step, rows in enumerate(islice((rows for epoch in epochs for rows in epoch), options.steps), 1):
+        batch, rate = collate([train[i] for i in rows]), factor * scheduled_rate(step, config.d_model, options.warmup)
+        for learner in each.values():
+            learner.step(batch, rate, step)
+        if step % options.every == 0 or step == options.steps:
+            yield step, {name: learner.measured(held_out) for name, learner in each.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data")
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--every", type=int, default=100)
+    parser.add_argument("--warmup", type=int, default=PLAN.recipe.warmup)
+    parser.add_argument("--max-tokens", type=int, default=PLAN.data["max_tokens"])
+    parser.add_argument("--dropout", type=float, default=PLAN.sizes["dropout"])
+    parser.add_argument("--init", default=PLAN.sizes["init"])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--ours-only", action="store_true")
+    for step, found in run(parser.parse_args()):
+        row = "   ".join(f"{name} {loss:.4f} nats, entropy {entropy:.4f}" for name, (loss, entropy) in found.items())
+        print(f"step {step:>6,}   {row}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
