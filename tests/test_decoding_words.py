@@ -97,3 +97,26 @@ def test_the_first_state_the_cell_and_the_readout_are_those_that_are_said(cell, 
 def test_other_models_have_no_such_paper():
     for model in (random_model(), random_attention_only(), random_seq2seq(attention="none")):
         assert words.departures(model.config) == ""
+
+
+def rows_moved(model: Model, site: str, place: int) -> list[bool]:
+    """Which rows of attention another target token at `place` changes."""
+    found = []
+    for bump in (0, 1):
+        target = TARGET.clone()
+        target[0, place] += bump
+        with torch.no_grad(), record() as recording:
+            model(SOURCE, target)
+        made = recording.attention[site]
+        found.append(made.weights() if hasattr(made, "weights") else made)
+    return [not torch.allclose(a, b, atol=1e-6) for a, b in zip(*(weights[0] for weights in found), strict=True)]
+
+
+def test_an_alignment_chooses_knowing_only_what_stands_above():
+    """Another token at row 3 moves the rows below it, not its own; in self-attention its own too."""
+    model, other = random_seq2seq(), random_model(n_decoder_layers=1)
+    assert rows_moved(model, "decoder.alignment", 3) == [False] * 4 + [True] * 3
+    assert rows_moved(other, "decoder.layers.0.self_attn", 3) == [False] * 3 + [True] * 4
+    alignment = sites(model).attention["decoder.alignment"]
+    said = words.where_from(alignment, words.terms("translation"))
+    assert "chooses before it has read that token, knowing of its own text only what stands above" in said

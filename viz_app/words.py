@@ -111,13 +111,13 @@ def where_from(site: AttentionSite, t: Terms) -> str:
             "Queries are the decoder's state **s(i−1)** before a step; keys and values are both the encoder's states "
             f"**h(j)**, one for each {t.source_token}. Their mixture, the context c(i), is what the step then reads. A row "
             "stands for the step that reads its token and writes the next: it chooses before it has read that token, knowing "
-            "only those above."
+            "of its own text only what stands above."
         )
     return {
         "encoder_self": f"Queries **Q**, keys **K** and values **V** all come from {t.source}: "
         f"each {t.source_token} may read every other, in both directions.",
         "decoder_self": f"Queries **Q**, keys **K** and values **V** all come from {t.target}. Nothing may read what comes "
-        "after it, because the model has not written that yet: these cells are hatched and their weight is exactly 0.",
+        "after it, because while the model writes, that does not exist yet: these cells are hatched and their weight is exactly 0.",
         "cross": f"Queries **Q** come from {t.target} (the decoder); keys **K** and values **V** come from {t.source} "
         "(as it leaves the encoder). This is where the two texts meet.",
     }[site.kind]

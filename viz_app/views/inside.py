@@ -30,7 +30,7 @@ def inside(shown: Shown) -> Callable[[Shown], Pictures] | None:
     terms = shown.terms
     parts.headline(
         "Inside a head: how does this one weight come about?",
-        "One token reads another. Walk from their two vectors to the number, with every value this model computed.",
+        "One token reads another. Walk from their two vectors to the number, with the values this model computed.",
     )
     parts.written(shown.trace, terms, shown.stale)
     if not shown.trace.attention:
