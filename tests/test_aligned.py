@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small import VOCAB, random_ids, random_seq2seq
+from small import VOCAB, random_attention_only, random_ids, random_model, random_seq2seq
 from torch.utils.flop_counter import FlopCounterMode
 
 from models import aligned, decoding, masks
 from models.aligned import Method
 from models.masks import Mask
 from models.scope import Scope
+from models.similarity import KINDS
 from models.tokenizer import END, START
 from models.trace import record
 from models.transformer import Transformer
@@ -219,6 +220,32 @@ def test_the_work_of_a_recurrent_decoder_is_what_torch_counts(attention: str, ce
             unseen = (1 if use_cache else t) * len(SOURCE) * model.config.d_align if attention == "bahdanau" else 0
             seen = counter.get_total_flops() // 2
             assert seen + unseen == (expected.cached if use_cache else expected.uncached)[t - 1]
+
+
+@pytest.mark.parametrize("similarity", KINDS)
+@pytest.mark.parametrize("make", [random_model, random_attention_only])
+def test_the_work_of_any_similarity_is_what_torch_counts(make, similarity: str) -> None:
+    """With a cache, without one, and all at once. The fused kernel's two products, or the additive one's v·tanh, are unseen."""
+    model = make(similarity=similarity)
+    target, expected = random_ids(1, 4, seed=5), work(model.config, len(SOURCE), 4)
+    selves = model.config.n_decoder_layers if make is random_model else model.config.n_self_layers
+    crosses = model.config.n_decoder_layers if make is random_model else 1
+    unseen = model.config.d_model * (1 if similarity == "additive" else 2)
+
+    def counted(run: decoding.Incremental, t: int) -> int:
+        with FlopCounterMode(display=False) as counter:
+            run.next_log_probs(target[:, :t])
+        counts = counter.get_flop_counts()["Global"]
+        return sum(count for name, count in counts.items() if "attention" not in str(name)) // 2
+
+    with torch.no_grad():
+        for use_cache, wanted in ((True, expected.cached), (False, expected.uncached)):
+            run = decoding.Incremental(model, torch.tensor([SOURCE]), use_cache=use_cache)
+            for t in range(1, 5):
+                new = 1 if use_cache else t
+                assert counted(run, t) + unseen * new * (selves * t + crosses * len(SOURCE)) == wanted[t - 1]
+        run = decoding.Incremental(model, torch.tensor([SOURCE]))
+        assert counted(run, 4) + unseen * 4 * (selves * 4 + crosses * len(SOURCE)) == expected.parallel == expected.uncached[-1]
 
 
 def test_without_the_cache_the_encoder_memory_is_projected_again(tiny: Transformer) -> None:

@@ -234,6 +234,18 @@ def test_the_walk_of_any_similarity_adds_up(similarity):
     for site in recording.attention.values():
         w = anatomy.walk(site, 2, 1)
         q, k, learned = site.q[0, 1, 2], site.k[0, 1], site.similarity.learned
+        met = {"q": q, "k": k, "met": q * k}                    # as they are compared, and their products
+        if similarity == "cosine":
+            q_one, k_one = q / q.norm(), k / k.norm(dim=-1, keepdim=True)
+            met = {"q": q_one, "k": k_one, "met": q_one * k_one}
+        elif similarity == "general":
+            met = {"q": learned["M"].T @ q, "k": k, "met": (learned["M"].T @ q) * k}
+        elif similarity == "additive":
+            added = [learned["W"] @ q + learned["U"] @ key for key in k]
+            met = {"q": learned["W"] @ q, "k": torch.stack([learned["U"] @ key for key in k]), "met": torch.stack(added).tanh()}
+        for name, wanted in met.items():
+            torch.testing.assert_close(getattr(w.compared, name), wanted, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(w.raw, met["met"].sum(-1), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(w.compared.terms, terms_by_hand(similarity, q, k, learned), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(w.compared.terms.sum(-1), w.scores, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(w.parts.sum(0), site.out[0, 1, 2], rtol=1e-4, atol=1e-5)

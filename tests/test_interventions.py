@@ -1,10 +1,13 @@
-"""Masks changed by hand, against truth tables written by hand: x = blocked, . = may attend; rows are queries."""
+"""Masks changed by hand, against truth tables written by hand: x = blocked, . = may attend; rows are queries; and what a
+model says under them."""
 
 import pytest
 import torch
 
 from models.interventions import READY_MADE, MaskChange, MaskChanges, ready_made
+from models.masked_runs import run_masked
 from models.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, look_ahead, padding
+from models.tokenizer import END
 
 
 def table(text: str) -> list[list[bool]]:
@@ -114,3 +117,38 @@ def test_each_kind_of_attention_has_its_own_change_and_size():
     assert changes.of("cross").k == 0
     other = changes.replaced("cross", MaskChange(ready="causal"))
     assert (other.cross.ready, other.encoder_self, changes.cross.ready) == ("causal", changes.encoder_self, "window")
+
+
+def test_a_run_under_its_own_masks_says_what_each_pair_says_alone(scope):
+    """Of two sources in one padded batch: the log-probability of each given token, their sum, and the model's own text."""
+    runs = run_masked(scope, [("abd", "ce"), ("e", None)])
+    assert [run.trace.source.text for run in runs] == ["abd", "e"]
+    assert runs[1].trace.target.text == "e"
+    for run, own in zip(runs, ("dba", "e"), strict=True):
+        target = run.trace.target.ids
+        with torch.no_grad():
+            logits = scope.model(torch.tensor([run.trace.source.ids]), torch.tensor([target]))[0].double()
+        assert run.labels == (*target[1:], END)
+        wanted = [float(row[label] - row.logsumexp(0)) for row, label in zip(logits, run.labels, strict=True)]
+        assert run.log_probs == pytest.approx(wanted, abs=1e-4)
+        assert run.log_prob == pytest.approx(sum(wanted), abs=1e-4)
+        assert run.output == own
+        assert run.output_ids == (*scope.tokenizer.encode(own).ids, END)
+
+
+def test_what_is_forbidden_changes_what_is_said_and_what_is_written(scope):
+    """No target position may read the source's first letter: the run and the writing both go without it."""
+    pairs = [("abc", "cba")]
+    changes = MaskChanges(cross=MaskChange(forbidden=tuple((query, 0) for query in range(13))))
+    (before,), (after,) = run_masked(scope, pairs), run_masked(scope, pairs, changes)
+    site = after.trace.attention["decoder.layers.0.cross_attn"]
+    assert site.weights()[:, :, 0].abs().max() == 0
+    allowed = torch.ones(4, 4, dtype=torch.bool)
+    allowed[:, 0] = False
+    drawn = scope.run("abc", "cba", drawn={"cross": allowed})
+    wanted = drawn.logits.log_softmax(-1)[range(4), after.labels]
+    torch.testing.assert_close(torch.tensor(after.log_probs), wanted, rtol=1e-4, atol=1e-4)
+    assert before.output == "cba" != after.output
+    assert after.log_prob < before.log_prob - 1
+    first = drawn.logits[0].argmax()
+    assert after.output_ids[0] == int(first)

@@ -12,6 +12,25 @@ def table(text: str) -> torch.Tensor:
     return torch.tensor([[sign == "." for sign in row] for row in text.split()])
 
 
+def test_the_names_that_stand_beside_a_blocked_cell():
+    assert (PADDING, LOOK_AHEAD, DRAWN) == ("padding", "look-ahead", "drawn by hand")
+    made = [masks.padding(torch.tensor([[5]]), 0), masks.look_ahead(1, 1), masks.drawn(torch.ones(1, 1, dtype=torch.bool))]
+    assert [layer.name for layer in made] == [PADDING, LOOK_AHEAD, DRAWN]
+
+
+def test_nothing_blocked_needs_no_mask():
+    open_, shut = masks.drawn(table("...  ...")), masks.drawn(table("...  .x."))
+    assert Mask().blocking is None
+    assert Mask([open_, open_]).blocking is None
+    assert torch.equal(Mask([open_, shut]).blocking, Mask([open_, shut]).allowed)
+
+
+def test_a_row_of_a_mask_is_cut_to_its_own_length():
+    mask = Mask([masks.padding(torch.tensor([[5, 6, 7, 8], [5, 6, 0, 0]]), 0), masks.look_ahead(3, 4)]).row(1, 2, 3)
+    assert [tuple(layer.allowed.shape) for layer in mask.layers] == [(1, 1, 1, 3), (1, 1, 2, 3)]
+    assert torch.equal(mask.expanded(0, 0, 2, 3), table("..x  ..x"))
+
+
 def test_padding_blocks_the_key_for_every_query():
     ids = torch.tensor([[5, 6, 7, 2], [5, 2, 0, 0]])
     mask = Mask([masks.padding(ids, pad_id=0)])

@@ -70,8 +70,32 @@ def test_general_begins_as_the_scaled_dot_product_and_cosine_is_bounded_by_its_t
     q, k = 9 * torch.randn(N_TARGET, D_HEAD), 9 * torch.randn(N_SOURCE, D_HEAD)
     torch.testing.assert_close(LearnedSimilarity("general", D_HEAD)(q, k), Similarity()(q, k))
     cosine = LearnedSimilarity("cosine", D_HEAD)
-    assert cosine(q, k).abs().max() <= 10.001
+    assert float(cosine.log_t.detach().exp()) == pytest.approx(10)
+    angles = torch.nn.functional.cosine_similarity(q[:, None], k[None], dim=-1)
+    torch.testing.assert_close(cosine(q, k), 10 * angles, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(cosine(3 * q, k), cosine(q, k))      # lengths do not count
+
+
+def test_what_each_similarity_is_called_and_how_it_is_written():
+    assert {name: (Similarity(name).formula, [n for n, _ in LearnedSimilarity(name, 7).named_parameters()]) for name in KINDS} == {
+        "dot": ("q·k", []),
+        "scaled dot": ("q·k/√d", []),
+        "cosine": ("t·cos(q, k)", ["log_t"]),
+        "general": ("q·M·k", ["M"]),
+        "additive": ("v·tanh(W q + U k)", ["W", "U", "v"]),
+    }  # fmt: skip
+    assert Similarity().name == "scaled dot"
+
+
+def test_queries_and_keys_of_unlike_width():
+    """Bahdanau's: queries of 7, keys of 11, 5 hidden units; M of 7 × 11."""
+    shapes = {n: tuple(p.shape) for n, p in LearnedSimilarity("additive", 7, 11, 5).named_parameters()}
+    assert shapes == {"W": (5, 7), "U": (5, 11), "v": (5,)}
+    (M,) = LearnedSimilarity("general", 7, 11).parameters()
+    torch.testing.assert_close(M.detach(), torch.eye(7, 11) / 7**0.5)
+    torch.manual_seed(1)
+    v = LearnedSimilarity("additive", 3, 3, 2000).v.detach()
+    assert float(v.square().sum()) == pytest.approx(1, abs=0.15)           # ‖v‖² = 1 on average, whatever its length
 
 
 def test_an_unknown_similarity_is_refused():
