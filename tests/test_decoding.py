@@ -325,6 +325,10 @@ def test_entropy_and_top():
     assert step.log_prob == pytest.approx(math.log(0.25))
     assert step.top(1) == [(0, 0.5)]
     assert [p for _, p in step.top(99)] == pytest.approx([0.5, 0.25, 0.25, 0])
+    other = Step(0, (), 2, torch.tensor([0.125, 0.25, 0.0625, 0.5, 0.0625]).log())
+    assert other.top(3) == [(3, 0.5), (1, 0.25), (0, 0.125)]                  # likeliest first
+    assert other.entropy == pytest.approx(1.875 * math.log(2))                # ½·1 + ¼·2 + ⅛·3 + 2·(1/16)·4 bits
+    assert other.log_prob == pytest.approx(-4 * math.log(2))                  # of the token taken, not of the best
 
 
 def test_a_recorded_step_holds_its_own_attention(tiny):
@@ -340,6 +344,7 @@ def test_a_recorded_step_holds_its_own_attention(tiny):
             alone = step.recording.attention[name].weights(1)[0]
             torch.testing.assert_close(alone, together[i, : len(alone)], atol=1e-4, rtol=1e-4)
     assert next(greedy(tiny, SOURCE)).recording is None
+    assert next(teacher_forced(tiny, SOURCE, [5, 6, 7])).recording is None
 
 
 def test_each_record_stands_before_the_next_token_is_computed(tiny):

@@ -2,13 +2,17 @@
 
 import inspect
 import threading
+from dataclasses import asdict
 
 import pytest
 import torch
 
 import models
+from models.attention_only import AttentionOnlyConfig
+from models.checkpoint import Checkpoint
 from models.masks import DRAWN, LOOK_AHEAD
-from models.scope import default_device, padded
+from models.scope import Scope, default_device, padded
+from models.seq2seq import Seq2SeqConfig
 from models.tokenizer import END, START
 
 
@@ -32,6 +36,27 @@ def test_the_notebook_snippet(trained_folder):
     assert scope.training["step"] == 199
     assert scope.config is scope.model.config
     assert not scope.model.training
+
+
+def test_a_record_that_says_nothing_is_no_error(scope):
+    """A task and examples are read from the record of the training; one without them has none."""
+    bare = Scope(Checkpoint(scope.path, scope.model, scope.tokenizer, {}), scope.device)
+    assert (bare.task, bare.examples, bare.training) == ("unknown", [], {})
+    told = Scope(Checkpoint(scope.path, scope.model, scope.tokenizer, {"task": "dates", "examples": ["1 May"]}), scope.device)
+    assert (told.task, told.examples) == ("dates", ["1 May"])
+
+
+def test_the_default_sizes():
+    """Of the recurrent model and of attention alone; the Transformer's are the paper's (test_transformer)."""
+    assert asdict(Seq2SeqConfig(31)) == {
+        "vocab_size": 31, "d_model": 256, "d_hidden": 320, "d_align": 320, "cell": "gru", "bidirectional": True,
+        "attention": "bahdanau", "dropout": 0.1, "n_ctx": 512, "pad_id": 0,
+    }  # fmt: skip
+    assert (Seq2SeqConfig(31).d_memory, Seq2SeqConfig(31, bidirectional=False).d_memory) == (640, 320)
+    assert asdict(AttentionOnlyConfig(31)) == {
+        "vocab_size": 31, "d_model": 64, "n_heads": 1, "n_self_layers": 0, "similarity": "scaled dot", "n_ctx": 64,
+        "positions": "sinusoidal", "pad_id": 0,
+    }  # fmt: skip
 
 
 def test_the_public_names():
