@@ -68,7 +68,9 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
     assert main(["evaluate", str(folder), "--by-length", "--record"]) == 0
     assert json.loads((folder / "training.json").read_text()) == json.loads(kept)
     lines = capsys.readouterr().out.splitlines()[1:]
-    assert [int(line.split()[-2]) for line in lines] == [group["cases"] for group in record["by_length"]]
+    assert lines == [
+        f"  {g['least']:2}-{g['most']:2} words  exact match {g['score']:6.2f}  {g['cases']:5} cases" for g in record["by_length"]
+    ]
 
     assert main(["inspect", str(folder)]) == 0
     out = capsys.readouterr().out
@@ -77,7 +79,8 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
     shown = {"d_ff": "23", "step": "5", "device": "cpu", "snapshots": "0, 1, 2, 3, 5"}
     for line in [*(f"  {name:18} {value}" for name, value in shown.items()), "5.0 % of the dates"]:
         assert line in out
-    assert all(name in out for name in model)
+    for name, weights in model.items():
+        assert f"  {name:48} {' × '.join(map(str, weights.shape)):>12} {weights.numel():>10,}" in out
 
 
 def test_sampling_differs_by_seed_and_is_the_same_for_one(folder, capsys):
