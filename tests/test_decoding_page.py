@@ -156,9 +156,10 @@ def test_the_table_says_what_the_runs_say(dates: Scope) -> None:
 def test_the_arrays_are_the_runs(dates: Scope) -> None:
     told = story(dates)
     kept = np.load(io.BytesIO(decoding_export.arrays(told, dates)))
-    np.testing.assert_array_equal(kept["serial.log_probs"], told.serial.log_probs.numpy())
+    given = dates.run(SOURCE, "2021-03-05").logits.log_softmax(-1)      # all at once, where the run went from token to token
+    np.testing.assert_allclose(kept["serial.log_probs"], given.numpy(), atol=1e-4)
     site = "decoder.layers.1.cross_attn"
-    np.testing.assert_array_equal(kept[f"parallel.{site}"][3], told.parallel.weights(site, 3).numpy())
+    np.testing.assert_allclose(kept[f"parallel.{site}"][3], told.trace.attention[site].weights(3).numpy(), atol=1e-6)
 
 
 def test_the_drawing_is_well_formed_and_shows_inference_only_so_far(dates: Scope) -> None:

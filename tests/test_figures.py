@@ -207,9 +207,15 @@ def test_a_token_cannot_become_a_formula_in_a_spreadsheet(random_scope: Scope) -
 def test_the_npz_gives_back_all_heads(trace: Trace) -> None:
     with np.load(io.BytesIO(export.heads_npz(trace))) as held:
         for name, site in trace.attention.items():
-            np.testing.assert_array_equal(held[name], site.weights().numpy())
-            np.testing.assert_array_equal(held[f"{name}.allowed"], site.allowed(head=None).numpy())
-        assert tuple(held["source_tokens"]) == trace.source.tokens
+            q, k = site.q[0].double(), site.k[0].double()
+            scores = q @ k.transpose(1, 2) / q.shape[2] ** 0.5
+            n, m = scores.shape[1:]
+            may = np.tril(np.ones((n, m), bool)) if name.endswith("decoder.layers.0.self_attn") else held[f"{name}.allowed"][0]
+            np.testing.assert_array_equal(held[f"{name}.allowed"], np.stack([may] * 3))
+            by_hand = scores.masked_fill(~torch.from_numpy(may), -torch.inf).softmax(-1).numpy()
+            np.testing.assert_allclose(held[name], by_hand, atol=1e-6)
+        assert held["source_tokens"].tolist() == [*"abcde", "</s>"]
+        assert held["target_tokens"].tolist() == ["<s>", *"edc"]
 
 
 def test_the_svg_draws_every_cell_and_escapes_the_text(pieces: Tokenizer) -> None:

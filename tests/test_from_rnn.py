@@ -98,17 +98,27 @@ def ids(folder: Path, text: str = TEXT) -> tuple[int, ...]:
     return models.load(folder, device="cpu").encode_source(text).ids
 
 
+PICTURES = dict(zip(SECTIONS, (2, 3, 1, 1, 0, 0), strict=True))      # on each section; there are no models of dates to draw
+
+
+def drawn(at: AppTest) -> list:
+    """The pictures on the page: maps, and charts of both libraries."""
+    return [c for c in at.get("bidi_component") if c.proto.bytes] + [*at.get("plotly_chart"), *at.get("vega_lite_chart")]
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.parametrize("name", ["eng-fra", "eng-fra-bahdanau", "eng-fra-rnn"])
 def test_every_section_stands_for_every_model(shipped, name, section):
     at = page(name, section)
-    assert "✗" not in prose(at)
+    assert (prose(at).count("✗"), prose(at).count("✓")) == (0, 3 if section in ("What reaches what", "Two alignments") else 0)
+    assert len(drawn(at)) == PICTURES[section]
 
 
 @pytest.mark.parametrize("section", ["What reaches what", "Two alignments"])
 def test_a_model_alone_stands_too(alone, section):
     at = page(alone / "eng-fra", section)
-    assert "✗" not in prose(at)
+    reaches = section == "What reaches what"
+    assert (prose(at).count("✗"), prose(at).count("✓"), len(drawn(at))) == (0, 3 if reaches else 0, 2 if reaches else 0)
 
 
 def test_the_maps_are_the_models_norms_and_say_whose(shipped):

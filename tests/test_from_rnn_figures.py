@@ -235,7 +235,8 @@ def test_the_nearest_head_is_the_one_least_apart() -> None:
 
 def test_which_models_can_be_compared() -> None:
     models = {name: letters(family, **sizes) for name, family, sizes in (
-        ("transformer", "transformer", {}), ("encoder alone", "transformer", {"n_decoder_layers": 0}), ("bahdanau", "recurrent", {}),
+        ("transformer", "transformer", {}), ("encoder alone", "transformer", {"n_decoder_layers": 0}),
+        ("bahdanau", "recurrent", {}),
         ("fixed vector", "recurrent", {"attention": "none"}), ("attention only", "attention only", {}),
     )}  # fmt: skip
     assert [name for name, scope in models.items() if pair.has_alignment(scope)] == ["bahdanau"]

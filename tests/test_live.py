@@ -205,7 +205,7 @@ def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.M
         return await asyncio.gather(*(queue.answer(desk, (text, "")) for desk, text in zip(desks, texts, strict=True)))
 
     answers = asyncio.run(ask())
-    assert batches[0] == 3 or batches == [1, 2]     # the first may have been alone
+    assert batches == [3, 1]    # all had asked before the first was answered; the empty text is run by itself, and refused
     for text, message in zip(texts, answers, strict=True):
         rows = dict(unpack(message)[0]["said"]["written"]["rows"])
         assert rows["source"] == (text or BEFORE)
@@ -273,8 +273,15 @@ def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Scope, "run_each", lambda self, pairs, *more: together.append(pairs) or [None for _ in pairs])
     monkeypatch.setattr(live.cache, "_of", lambda *what, make: None)
     live.cache.run_together([("eng-fra", "Yes.", ""), ("eng-fra", long, ""), ("eng-fra", "No.", long), ("eng-fra", "", "")])
-    live.cache.run_together([("eng-fra", long, ""), ("no such checkpoint", "a", "")])
     assert together == [[("Yes.", None)]]
+    live.cache.run_together([("eng-fra", long, ""), ("no such checkpoint", "a", "")])
+    assert len(together) == 1       # nothing is left to run
+    live.cache.run_together([("eng-fra", "No.", " "), ("eng-fra", "Yes.", "Oui.")])
+    assert together[1:] == [[("No.", None), ("Yes.", "Oui.")]]      # a blank target is none
+    longest = "word" + " word" * 62
+    assert len(live.cache.scope("eng-fra").encode_source(longest).ids) == live.cache.SHORT      # with its end mark
+    live.cache.run_together([("eng-fra", longest, ""), ("eng-fra", f"{longest} word", "")])
+    assert together[2:] == [[(longest, None)]]
 
 
 def message(text: str | None = None, data: bytes | None = None) -> dict:
