@@ -96,6 +96,10 @@
       end = undefined;
       document.body.innerHTML = "";
       delete window.attnscopePictures;
+      await this.beside(parts, colours, width);
+      this.sent = [];
+    },
+    async beside(parts, colours, width) {
       const host = document.createElement("div");
       host.style.width = `${width}px`;
       for (const [name, value] of Object.entries(colours)) host.style.setProperty(name, value);
@@ -106,7 +110,6 @@
       const from = address.call(URL, new Blob([parts.js], { type: "text/javascript" }));
       module = await import(from);
       URL.revokeObjectURL(from);
-      this.sent = [];
     },
     show(data) {
       const { sent } = this;
@@ -116,6 +119,7 @@
       });
     },
     end() { end?.(); end = undefined; },
+    endOf: () => end,
     // Runs of one colour, [length, red | green << 8 | blue << 16 …], because that is little to send.
     pixels(canvas) {
       const { width, height } = canvas, runs = [];

@@ -63,7 +63,8 @@ class Stage:
         self.page = page
         self.errors: list[str] = []
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.goto("about:blank")
+        page.route("**/*", lambda route: route.fulfill(content_type="text/html", body="<!doctype html><body></body>"))
+        page.goto("http://stage.test/")
         page.evaluate(SCRIPT)
         self.name = ""
 
@@ -72,6 +73,16 @@ class Stage:
         self.page.mouse.move(*NOWHERE)
         self.page.evaluate("([...all]) => stage.mount(...all)", [parts(name), COLOURS | colours, width])
         return self
+
+    def beside(self, name: str) -> None:
+        """Put another component on the page, which is shown from now on; what stands there stays."""
+        self.name = name
+        self.page.evaluate("([...all]) => stage.beside(...all)", [parts(name), COLOURS, 400])
+
+    def functions(self, name: str, *functions: str) -> None:
+        """Mount a component whose own functions can be called as `own.NAME` in the page."""
+        opened = parts(name) | {"js": parts(name)["js"] + f"\nwindow.own = {{ {', '.join(functions)} }};"}
+        self.page.evaluate("([...all]) => stage.mount(...all)", [opened, COLOURS, 400])
 
     def show(self, data: bytes | dict, edition: tuple[int, int] = (1, 1), key: str = "") -> "Stage":
         sent = stamped(data, key or self.name, edition)

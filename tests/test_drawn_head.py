@@ -256,6 +256,8 @@ def test_lines_part_the_cells_where_they_are_large_enough(stage: Stage) -> None:
     assert across == pytest.approx([at["top"] + q * at["tall"] for q in range(ROWS + 1)])
     assert near((y2 - y for x, y, x2, y2 in lines["lines"] if x == x2), ROWS * at["tall"])
     assert near((x2 - x for x, y, x2, y2 in lines["lines"] if y == y2), COLS * at["wide"])
+    assert near((y for x, y, x2, y2 in lines["lines"] if x == x2), at["top"])
+    assert near((x for x, y, x2, y2 in lines["lines"] if y == y2), at["left"])
     at = shown(stage, weights_of(83, 89))
     (lines,) = stage.drawn(CELLS, "path")
     assert at["tall"] < 7
@@ -275,6 +277,29 @@ def test_what_a_pixel_shows_is_said_where_it_is_more_than_a_cell(stage: Stage) -
     pixels = stage.pixels(CELLS)
     assert ACCENT in pixels.within(x - 1, y - 1, 2.5, 2.5)
     assert ACCENT not in pixels.within(at["left"], at["top"], 399 * at["wide"] - 1, 31 * at["tall"])
+
+
+def test_flat_cells_are_pointed_at_and_written_in_by_their_own_height(stage: Stage) -> None:
+    weights = np.full((17, 5), 0.2, np.float32)
+    at = shown(stage, weights)
+    assert at["tall"] < at["wide"]
+    for q, k in ((16, 4), (9, 0), (0, 2)):
+        to(stage, at, q, k)
+        assert stage.data(".tip") | {"weight": ""} == {"query": str(q), "key": str(k), "weight": ""}
+    at = shown(stage, np.full((2, 13), 0.5, np.float32), width=1100)
+    stage.mount("head", 1100).show(payload(np.full((19, 7), 0.5, np.float32)))
+    at = grid(stage)
+    numbers = [one for one in stage.drawn(CELLS, "text") if one["text"] == "0.50"]
+    size = "11px" if at["wide"] >= 30 else "9px"
+    assert {one["font"] for one in numbers} <= {f"{size} sans-serif"}
+
+
+def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
+    shown(stage)
+    pixels = stage.pixels(CELLS)
+    wide, tall = pixels.wide / RATIO, pixels.tall / RATIO
+    for x, y in ((0, 0), (wide - 0.5, 0), (0, tall - 0.5), (wide - 0.5, tall - 0.5)):
+        assert pixels.at(x, y) == PAPER
 
 
 # --- pointing
@@ -390,6 +415,7 @@ def test_every_weight_worth_drawing_is_a_line_from_its_query_to_its_key(stage: S
         assert opacity == pytest.approx(float(weights[place]), abs=0.0635)
         assert wide == pytest.approx(0.8 + 2.4 * opacity, abs=0.006)
     assert stage.js("(root) => root.querySelectorAll('svg > g')[0].getAttribute('opacity')") == "1"
+    assert stage.text(".lines .note").startswith("Strength of a line = weight")
     assert "under 0.01 not drawn" in stage.text(".lines .note")
 
 
@@ -407,6 +433,11 @@ def test_the_tokens_stand_in_two_columns_in_their_order(stage: Stage) -> None:
         assert np.diff(y) == pytest.approx([24] * (n - 1))
         assert y[0] == pytest.approx(26 + 12)
         assert [i for i, name in enumerate(stage.attrs(here, "class")) if "special" in name] == [4 if side == "query" else 5]
+        pads = stage.elements(f"svg rect[data-side={side}]", "y", "height", "width", "x")
+        assert [float(one[1]) + float(one[2]) / 2 for one in pads] == pytest.approx(y)
+        assert near((one[2] for one in pads), 24)
+        for _, _, _, wide, left in pads:  # from the edge of the picture to the column, or back
+            assert float(left) <= 0.01 if side == "query" else float(left) + float(wide) == pytest.approx(width, abs=0.5)
     heads = stage.elements("svg > text", "x", "text-anchor", "fill", "y")[:2]
     assert [one[0] for one in heads] == ["reads (query)", "is read (key)"]
     assert [float(one[1]) for one in heads] == pytest.approx([0.37 * width, 0.63 * width], abs=0.5)

@@ -496,6 +496,7 @@ def test_each_vector_has_a_cell_a_stage_in_the_colour_of_its_change(stage: Stage
         assert {float(one[2]) for one in heads} == {54}
         names = [one for one in texts if one[3] == "end"]
         assert [one[0] for one in names] == [f"{i} {token[0]}" for i, token in enumerate(TOKENS)]
+        assert near((one[1] for one in names), lefts[0] - 6)
         assert [float(one[2]) for one in names] == [66 + (i + 0.5) * 25 for i in range(len(TOKENS))]
         assert texts[0][0] == ("First map" if part == 1 else "Second map")
 
@@ -524,7 +525,9 @@ def test_the_scale_of_the_changes_ends_at_a_right_angle(stage: Stage, most: floa
         assert texts[text][3] == "middle"
         assert float(texts[text][2]) == float(top) + 22
         assert hex_of(texts[text][4]) == QUIET
-    assert "moved by (share of its length)" in texts
+    unit = texts["moved by (share of its length)"]
+    assert float(unit[1]) == pytest.approx(float(left) + float(wide) / 2)
+    assert float(unit[2]) == float(top) + 38
 
 
 def test_the_mean_change_has_a_bar_a_stage_and_a_test(stage: Stage) -> None:
@@ -576,7 +579,8 @@ def test_the_mean_change_has_a_bar_a_stage_and_a_test(stage: Stage) -> None:
     assert [(float(one[1]), hex_of(one[3])) for one in swatches] == [(46, ACCENT), (216, "#e69f00")]
     legend = [one for one in texts if one[0] in names]
     assert [(one[0], float(one[1])) for one in legend] == [(names[0], 63), (names[1], 233)]
-    assert "mean change" in [one[0] for one in texts]
+    turned = stage.elements(f"{inside(3)} text[transform]", "transform")
+    assert turned == [["mean change", f"translate(11 {66 + 95 + 40}) rotate(-90)"]]
 
 
 def test_parts_stand_beside_each_other_where_there_is_room(stage: Stage) -> None:
