@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from browser import browser, context, in_url, page, rested, visit
 from playwright.sync_api import Page, expect
-from small import random_model
+from small import N_HEADS, random_model
 
 import models
 from models import Trace, anatomy
@@ -230,16 +230,42 @@ def test_the_matrices_hold_the_models_numbers(opened, trace, convention):
     expect(page.locator(".choice")).to_have_attribute("data-key", "0")
 
 
-def test_the_sum_of_the_heads(opened, trace):
+def test_the_sum_of_the_heads(opened, folder):
     page = opened("heads", inside_view="heads")
-    every = anatomy.heads(trace, trace.attention[SITE], QUERY)
-    for head in range(len(every.added)):
-        assert near(pointed(page, "norm", head)["value"], every.norms[head])
-        assert near(pointed(page, "along_total", head)["value"], every.along_total[head])
-        assert near(pointed(page, "along_residual", head)["value"], every.along_residual[head])
+    added, total, stream = _added_by_hand(folder)
+    n_heads = len(added)
+    for head, part in enumerate(added):
+        assert near(pointed(page, "norm", head)["value"], math.sqrt(sum(v * v for v in part.tolist())))
+        assert near(pointed(page, "along_total", head)["value"], _cosine(part, total))
+        assert near(pointed(page, "along_residual", head)["value"], _cosine(part, stream))
+        for other in range(n_heads):
+            assert near(pointed(page, "between", head, other, n_heads)["value"], _cosine(part, added[other]))
+        assert near(pointed(page, "added", head, 4, len(total))["value"], part[4])
+    assert near(pointed(page, "added", n_heads + 1, 4, len(total))["value"], total[4])
+    assert near(pointed(page, "added", n_heads + 2, 4, len(total))["value"], stream[4])
     page.locator(".heads canvas.cells").click(position={"x": 60, "y": 40 + 22 * 2.5})
     in_url(page, "head", "2")
     expect(page.locator(".heads")).to_have_attribute("data-head", "2")
+
+
+def _added_by_hand(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the forward pass itself hands to W_O and gets from it at QUERY: each head's part (its columns of W_O times its
+    share of Concat), their sum with the bias, and the stream it is added to."""
+    scope = models.load(folder, device="cpu")
+    attention = scope.model.get_submodule(SITE)
+    seen = {}
+    attention.register_forward_pre_hook(lambda module, given: seen.update(stream=given[0]))
+    attention.W_O.register_forward_hook(lambda module, given, made: seen.update(concat=given[0], total=made))
+    scope.run(SOURCE, TARGET)
+    concat, total, stream = (seen[name][0, QUERY].detach().double().numpy() for name in ("concat", "total", "stream"))
+    weight = attention.W_O.weight.detach().double().numpy()
+    d_head = len(concat) // N_HEADS
+    parts = np.stack([weight[:, h : h + d_head] @ concat[h : h + d_head] for h in range(0, len(concat), d_head)])
+    return parts, total, stream
+
+
+def _cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / math.sqrt((a @ a) * (b @ b)))
 
 
 def test_what_the_scaling_does(opened, trace):
