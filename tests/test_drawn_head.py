@@ -273,6 +273,11 @@ def test_what_a_pixel_shows_is_said_where_it_is_more_than_a_cell(stage: Stage) -
     n = math.ceil(1 / (min(at["wide"], at["tall"]) * RATIO))
     assert n > 1
     assert stage.text(".map .note") == f"Each pixel = largest weight of {n} × {n} cells."
+    tall = shown(stage, np.zeros((701, 5), np.float32))
+    n = math.ceil(1 / (tall["tall"] * RATIO))
+    assert n > 1
+    assert stage.text(".map .note") == f"Each pixel = largest weight of {n} × {n} cells."
+    at = shown(stage, weights, width=400)
     x, y = middle(at, 20, 400)
     pixels = stage.pixels(CELLS)
     assert ACCENT in pixels.within(x - 1, y - 1, 2.5, 2.5)
@@ -372,6 +377,18 @@ def test_what_is_pointed_at_is_framed(stage: Stage) -> None:
     assert stage.data(".tip") | {"weight": ""} == {"query": str(ROWS - 1), "key": str(COLS - 1), "weight": ""}
     stage.move(CELLS, at["left"] + 1, at["top"] + 1)
     assert stage.data(".tip") | {"weight": ""} == {"query": "0", "key": "0", "weight": ""}
+
+
+def test_a_token_is_pointed_at_up_to_the_edge_of_its_cells(stage: Stage) -> None:
+    at = shown(stage)
+    stage.move(CELLS, at["left"] - 2, middle(at, 2, 0)[1])
+    assert stage.text(".reading").startswith("q2 reads most from")
+    stage.move(CELLS, middle(at, 0, 3)[0], at["top"] - 2)
+    assert stage.text(".reading").startswith("k3 is read most by")
+    to(stage, at, 1, 1)
+    stage.show(payload(weights_of()))  # a new picture has no tip of the old one
+    assert stage.hidden(".tip")
+    assert not stage.drawn(MARKS)
 
 
 # --- the lines

@@ -301,7 +301,7 @@ def test_pointing_names_the_cell_in_all_maps(stage: Stage) -> None:
     assert [len(stage.drawn(".marks", "frame", n)) for n in range(3)] == [1, 1, 1]
     box = stage.box(".maps")
     assert stage.box(".tip")["right"] <= box["right"] + 0.5
-    for r, c in ((-0.6, 1), (ROWS - 0.4, 1), (1, -0.6), (1, COLS - 0.4)):
+    for r, c in ((-0.53, 1), (ROWS - 0.47, 1), (1, -0.53), (1, COLS - 0.47)):
         to(stage, at, 0, r, c)
         assert stage.hidden(".tip")
         assert not stage.drawn(".marks", "", 0)
@@ -310,6 +310,21 @@ def test_pointing_names_the_cell_in_all_maps(stage: Stage) -> None:
     to(stage, at, 0, -0.45, -0.45)
     assert (stage.data(".tip")["row"], stage.data(".tip")["col"]) == ("0", "0")
     stage.away()
+    assert stage.hidden(".tip")
+
+
+def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
+    at, _ = maps_shown(stage)
+    for n in range(3):
+        pixels = stage.pixels(".cells", n)
+        wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
+        assert {pixels.at(0.5, 0.5), pixels.at(wide, 0.5), pixels.at(0.5, tall), pixels.at(wide, tall)} == {PAPER}
+    to(stage, at, 0, 1, 1)
+    stage.show(maps_payload()[0])  # a new picture has no tip of the old one
+    assert stage.hidden(".tip")
+    shuffle_shown(stage)
+    stage.move(f"{inside(1)} rect[data-map]", 5, 5)
+    stage.show(shuffle_payload()[0], (1, 2))
     assert stage.hidden(".tip")
 
 

@@ -284,6 +284,17 @@ def test_painted_cells_have_a_frame_of_their_own(stage: Stage) -> None:
     assert (open_cells(stage) == expected).all()
 
 
+def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
+    shown(stage)
+    for canvas in (BOARD, *(f".panel.{name} .cells" for name in NAMES)):
+        pixels = stage.pixels(canvas)
+        wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
+        assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {PAPER}
+    stage.move(BOARD, *at(stage, 2, 3))
+    stage.show(payload()[0])  # a new picture has no tip of the old one
+    assert stage.hidden(".tip")
+
+
 # --- painting
 
 

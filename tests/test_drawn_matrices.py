@@ -236,6 +236,13 @@ def test_numbers_finer_than_pixels_show_the_largest_and_say_so(stage: Stage) -> 
     assert stage.text(".note").endswith("to choose that weight.")
 
 
+def test_new_matrices_have_no_tip_of_the_old_ones(stage: Stage) -> None:
+    shown(stage)
+    point(stage, 0, 1, 1, 5, 5)
+    stage.show(payload("columns"))
+    assert stage.hidden(".tip")
+
+
 def test_the_matrices_as_a_file(stage: Stage) -> None:
     header, _ = shown(stage)
     name, picture, drawn = stage.saved_picture()

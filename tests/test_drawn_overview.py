@@ -212,6 +212,23 @@ def test_the_hint_says_what_rows_columns_and_pixels_are(stage: Stage) -> None:
     )
 
 
+def test_two_cells_a_pixel_are_said_too(stage: Stage) -> None:
+    shown(stage, pools=(2, 2, 2))
+    assert stage.text(".hint").endswith(" Each pixel = largest weight of 2 × 2.")
+    stage.move(button("encoder", 0, 1), 10, 10)
+    assert stage.text(".zoom .note").endswith(" Each pixel = largest of 2 × 2.")
+
+
+def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
+    shown(stage)
+    pixels = stage.pixels(".grid canvas", 1)
+    wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
+    assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {PAPER}
+    _, picture, _ = stage.saved_picture()
+    wide, tall = picture.wide / RATIO - 0.5, picture.tall / RATIO - 0.5
+    assert {picture.at(0, 0), picture.at(wide, 0), picture.at(0, tall), picture.at(wide, tall)} == {PAPER}
+
+
 def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
     codes = shown(stage, pools=(1, 4, 1))
     stage.move(button("decoder", 2, 3), 10, 10)

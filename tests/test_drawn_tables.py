@@ -579,6 +579,17 @@ def test_the_walk_as_a_file(stage: Stage) -> None:
             assert picture.at(x, y + 30) == on_page.at(x, y)
 
 
+@pytest.mark.parametrize("component", ["walk", "heads"])
+def test_a_new_table_has_no_tip_of_the_old_one(stage: Stage, component: str) -> None:
+    shown(stage, component)
+    pixels = stage.pixels(CELLS)
+    wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
+    assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {PAPER}
+    point(stage, next(iter(columns(stage))), 2)
+    stage.show(payload(component))
+    assert stage.hidden(".tip")
+
+
 def test_another_width_draws_the_walk_anew(stage: Stage) -> None:
     shown(stage)
     stage.page.evaluate("stage.host.style.width = '700px'")
