@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from app_parts import all_passed, picture
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from streamlit.testing.v1 import AppTest
 from torch import Tensor
@@ -275,6 +275,7 @@ def test_cells_beyond_the_mask_do_nothing(dates: Scope, own: list[MaskedRun]) ->
 CELLS = some.lists(some.tuples(some.integers(0, 12), some.integers(0, 12), some.integers(0, 1)), max_size=60)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])      # on a busy machine it is slow
 @given(CELLS, some.sampled_from(KINDS), some.sampled_from(READY_MADE), some.integers(1, 40), some.booleans())
 def test_a_change_goes_through_the_url_unharmed(cells: list, kind: str, ready: str, k: int, padded: bool) -> None:
     change = masks_text.mask_padding(masks_text.choose(kind, masks_text.paint(MaskChange(), cells), ready, k), padded)
