@@ -639,7 +639,11 @@ def test_the_story_says_where_they_part(stage: Stage) -> None:
     shown(stage, note="A note.")
     go(stage, 1)
     assert stage.text(".story") == "A note. So far both have read the same, and their probabilities agree. They part at position 3."
+    assert stage.texts(".story .warn") == ["They part at position 3."]
+    assert {hex_of(one) for one in stage.css(".story .warn", "color")} == {DIFFERS}
+    assert stage.texts(".story .quiet") == ["A note. "]
     go(stage, 2)
+    assert stage.texts(".story .warn") == ["Here is the first difference: "]
     assert stage.text(".story") == (
         "A note. Here is the first difference: inference takes z where the given text has c. Both have read the same "
         "up to here, so the bars "

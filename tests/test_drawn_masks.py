@@ -305,6 +305,9 @@ def test_a_click_turns_a_cell_and_a_second_turns_it_back(stage: Stage) -> None:
         stage.click(BOARD, *at(stage, q, k))
         expected[q, k] = not expected[q, k]
         assert stage.sent[-1] == ["paint", {"kind": "cross", "cells": cells}]
+        frames = [one for one in stage.drawn(MARKS, "frame") if alike(one["colour"], ORANGE)]
+        assert len(frames) == len(cells)  # at once, without another move
+        assert len(stage.drawn(MARKS, "frame")) == len(cells) + 1  # and the cell under the pointer
         assert (open_cells(stage) == expected).all()
     assert len(stage.sent) == 3
 

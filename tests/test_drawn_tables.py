@@ -363,11 +363,15 @@ def test_a_click_on_a_row_chooses_its_key_and_the_keyboard_walks(stage: Stage) -
     stage.press("ArrowDown", "ArrowUp", "ArrowUp")
     stage.press("ArrowUp", "ArrowUp", "ArrowUp", "ArrowUp", "x")  # there is none above the first
     assert [value["key"] for _, value in stage.sent] == [4, 5, 4, 3, 2, 1, 0]
+    stage.press("ArrowLeft")  # there is no stage before the first
+    assert stage.data(".walk")["stage"] == "0"
     stage.press("ArrowRight", "ArrowRight", "ArrowLeft")
     assert stage.data(".walk")["stage"] == "1"
     to_stage(stage, len(header["stages"]) - 1)
     before = len(stage.sent)
     stage.js("(root) => root.querySelector('canvas.cells').focus()")
+    stage.press("ArrowRight")
+    assert stage.data(".walk")["stage"] == str(len(header["stages"]) - 1)
     stage.press("ArrowDown")
     stage.click(CELLS, 60, TOP + ROW * 1.5)  # at the sum of the heads nothing is chosen
     assert len([one for one in stage.sent[before:] if "key" in one[1]]) == 0
