@@ -5,7 +5,6 @@ Lengths are CSS pixels. The page has two device pixels to each, so that a length
 
 import base64
 import functools
-import importlib
 import json
 import runpy
 import xml.etree.ElementTree as ElementTree
@@ -28,19 +27,9 @@ PAPER, ACCENT, INK, ORANGE = "#ffffff", "#1b3fae", "#1d2330", "#b24608"
 DARK = {"--st-background-color": "#10141d", "--st-primary-color": "#8fb1ff", "--st-text-color": "#e8ebf2"}
 COLOURS = {"--st-background-color": PAPER, "--st-primary-color": ACCENT, "--st-text-color": INK, "--st-font": "sans-serif"}
 HEADS = (
-    "#0072b2",
-    "#e69f00",
-    "#009e73",
-    "#cc79a7",
-    "#56b4e9",
-    "#d55e00",
-    "#8c6bb1",
-    "#999933",
-    "#882255",
-    "#44aa99",
-    "#aa4499",
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#999933", "#882255", "#44aa99", "#aa4499",
     "#117733",
-)
+)  # fmt: skip
 RATIO = 2
 SCRIPT = Path(__file__).with_name("stage.js").read_text("utf-8")
 NOWHERE = (1275, 1595)
@@ -49,7 +38,6 @@ NOWHERE = (1275, 1595)
 @functools.cache
 def parts(name: str) -> dict[str, str]:
     """The html, css and js of a component, put together as its wrapper asks for."""
-    importlib.import_module(f"viz_app.components.{name}")
     asked: list[dict[str, str]] = []
     with mock.patch.object(components, "register", lambda *a, **how: asked.append(components.assemble(*a, **how))):
         runpy.run_path(str(Path(components.__file__).parent / name / "__init__.py"))

@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import streamlit as st
-from stage import ACCENT, DARK, INK, PAPER, Stage, alike, hex_of, stage, stage_page, weight_colour
+from stage import ACCENT, DARK, PAPER, Stage, alike, hex_of, stage, stage_page
 
 from viz_app import components
 from viz_app.components import stamped

@@ -7,22 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from stage import (
-    ACCENT,
-    HATCH,
-    HEADS,
-    INK,
-    LINE,
-    ORANGE,
-    PAPER,
-    QUIET,
-    RATIO,
-    Stage,
-    alike,
-    hex_of,
-    near,
-    signed_colour,
-    stage,
-    stage_page,
+    HATCH, HEADS, INK, LINE, ORANGE, PAPER, QUIET, RATIO, Stage, alike, hex_of, near, signed_colour, stage, stage_page,
     weight_colour,
 )  # fmt: skip
 
