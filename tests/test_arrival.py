@@ -168,4 +168,4 @@ def test_a_checkpoint_that_cannot_be_named_is_named_as_such(value: str) -> None:
     app = opened("", checkpoint=value)
     assert not app.exception
     if value:
-        assert "neither a folder nor one of" in said(app, "note checkpoint")["rows"][0][1]
+        assert "neither a folder nor a shipped checkpoint" in said(app, "note checkpoint")["rows"][0][1]

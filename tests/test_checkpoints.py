@@ -117,7 +117,7 @@ def test_no_name_makes_it_hang_or_fail_on_ones_own_machine(shelf: Path, elsewher
     assert len(opened) > 5
     assert all(Path(folder).is_dir() for folder in opened)
     assert len(said) > 20
-    assert all("neither a folder nor one of" in text and len(text) < 1000 for text in said)
+    assert all("neither a folder nor a shipped checkpoint" in text and len(text) < 1000 for text in said)
 
 
 def test_shared_the_disk_is_asked_the_same_whatever_the_name(

@@ -42,7 +42,7 @@ def folder(name: str) -> str:
     except (OSError, RuntimeError, ValueError):     # too long, no such user, a character that no path has
         pass
     short = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
-    raise CheckpointError(f"{short}: neither a folder nor one of {', '.join(offered())}")
+    raise CheckpointError(f"{short}: neither a folder nor a shipped checkpoint ({', '.join(models.shipped())})")
 
 
 def is_there(name: str) -> bool:
