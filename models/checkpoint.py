@@ -18,6 +18,7 @@ from typing import Any
 
 from models import weights
 from models.architectures import ARCHITECTURES, Model, name_of
+from models.encoder_decoder import check_types
 from models.errors import CheckpointError
 from models.scores import at_snapshot
 from models.tokenizer import PAD, SPECIALS, Tokenizer
@@ -208,6 +209,7 @@ def _blank(folder: Path, content: bytes) -> Model:
         raise CheckpointError(f"{folder}: architecture {architecture!r:.60} is not one of {', '.join(ARCHITECTURES)}")
     with _named(folder / CONFIG):
         _, read = ARCHITECTURES[architecture]
+        check_types(read, config)
         config = read(**config)
         if config.pad_id != PAD:
             raise ValueError(f"pad_id must be {PAD}, the tokenizer's {SPECIALS[PAD]}, not {config.pad_id}")

@@ -2,6 +2,7 @@
 positions on top of it where the model has them, and a forward pass in two halves."""
 
 from dataclasses import fields
+from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -65,12 +66,18 @@ SIZES = {
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
+def check_types(kind: type, values: dict[str, Any]) -> None:
+    """Raises ValueError for a value of another type than the configuration's field of that name has; True is no number here."""
+    for field in fields(kind):
+        value = values.get(field.name)
+        if field.name in values and type(value) is not field.type and not (field.type is float and type(value) is int):
+            raise ValueError(f"{field.name} must be {KINDS[field.type]}, not {value!r:.60}")
+
+
 def check_fields(config: object) -> None:
     """Raises ValueError for a field of a configuration that is of another type than it says or out of its range."""
-    for field in fields(config):
-        name, value = field.name, getattr(config, field.name)
-        if type(value) is not field.type and not (field.type is float and type(value) is int):   # True is no number here
-            raise ValueError(f"{name} must be {KINDS[field.type]}, not {value!r:.60}")
+    check_types(type(config), vars(config))
+    for name, value in vars(config).items():
         least, largest = SIZES.get(name, (value, value))
         if value < least:
             raise ValueError(f"{name} must be at least {least}, not {value}")

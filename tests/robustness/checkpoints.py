@@ -50,6 +50,7 @@ def small_checkpoints(folder: Path) -> list[Path]:
             pass
         for step in (1, 2, 3, 5, 10):                         # three of the snapshots will do
             snapshot_path(folder / name, step).unlink()
+        (folder / name / "state.pt").unlink()
         add_to_record(
             folder / name, scores={"held-out exact match": 12.5, "cases": 8},
             by_length=[{"least": 1, "most": 2, "cases": 8, "score": 12.5}],
@@ -79,7 +80,8 @@ def all_answers(folder: Path, scope: models.Scope) -> dict[str, Any]:
     growth.loss_curve(record.get("curve", []), 7, "#000", "#000")
     if record.get("by_length"):
         from_rnn_charts.by_length({scope.name: record["by_length"]}, "title")
-    found = answers(scope, ["bac", "de e", scope.examples[0] if scope.examples else "a"])
+    answers(scope, scope.examples[:1])      # it must run; which text it is, is the record's business
+    found = answers(scope, ["bac", "de e"])
     found["beam"] = scope.write("bac", "beam").text if scope.n_ctx > 4 else ""
     return found | {step: answers(models.load(folder, device="cpu", snapshot=step), ["cab"]) for step in scope.snapshots}
 
@@ -104,13 +106,12 @@ def outcome(folder: Path, before: dict[str, Any]) -> tuple[str, str]:
     return (SAME, "") if repr(after) == repr(kept) else (DIFFERENT, "")
 
 
-def count(seed: int, cases: int, *, checksums: bool, show: bool = False) -> Counter:
-    """Damage `cases` checkpoints; how often each outcome was."""
+def count(sound: Sequence[Path], seed: int, cases: int, *, checksums: bool, show: bool = False) -> Counter:
+    """Damage copies of these checkpoints `cases` times; how often each outcome was."""
     rng, counts = Random(seed), Counter()
     with tempfile.TemporaryDirectory() as temporary:
-        made = small_checkpoints(Path(temporary) / "made")
+        made = [Path(shutil.copytree(folder, Path(temporary) / "sound" / folder.name)) for folder in sound]
         for folder in made:
-            (folder / "state.pt").unlink()
             if not checksums:
                 record = json.loads((folder / "training.json").read_text())
                 record.pop("checksums", None)
@@ -155,11 +156,13 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="name every damage that was not refused")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    for checksums in (True, False):
-        counts = count(options.seed, options.cases // 2, checksums=checksums, show=options.show)
-        print(f"{'with' if checksums else 'without'} checksums: {counts.total()} damaged checkpoints")
-        for name in (REFUSED, SAME, DIFFERENT, WRONG, FAILS):
-            print(f"  {name:32} {counts[name]:5}")
+    with tempfile.TemporaryDirectory() as temporary:
+        sound = small_checkpoints(Path(temporary))
+        for checksums in (True, False):
+            counts = count(sound, options.seed, options.cases // 2, checksums=checksums, show=options.show)
+            print(f"{'with' if checksums else 'without'} checksums: {counts.total()} damaged checkpoints")
+            for name in (REFUSED, SAME, DIFFERENT, WRONG, FAILS):
+                print(f"  {name:32} {counts[name]:5}")
 
 
 if __name__ == "__main__":
