@@ -71,6 +71,7 @@ def test_the_beam_is_a_column_a_step_with_the_best_on_top(stage: Stage) -> None:
         assert seen["title"] == f"{one['text']}\nlog-probability {one['logProb']:.4f} nats, score {one['score']:.4f}" + (
             "\nended" if one["ended"] else ""
         )
+    assert set(stage.attrs("svg text", "text-anchor")) == {"middle"}
     heads = stage.elements("svg > text", "x")
     assert heads == [[f"step {s + 1}", str(8 + 104 * s + 37)] for s in range(3)]
     edges = stage.elements("svg > path", "d", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray")
@@ -143,7 +144,7 @@ def test_a_node_is_chosen_by_click_and_by_key(stage: Stage) -> None:
     stage.mount("beam_tree", 200).show(beam_payload()[0])
     stage.js("(root) => { root.querySelector('.tree-scroll').scrollLeft = 0; }")
     stage.click("g.node rect", 20, 10, n=1)
-    for key in ("Enter", " ", "x"):
+    for key in ("Enter", " ", "x", "y"):
         stage.js("(root) => root.querySelectorAll('g.node')[4].focus()")
         stage.press(key)
     assert stage.sent == [["node", {"step": 0, "rank": 1}], *[["node", {"step": 1, "rank": 2}]] * 2]

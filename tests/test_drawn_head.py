@@ -8,7 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 from stage import (
-    ACCENT, DARK, HATCH, HEADS, INK, LINE, PAPER, QUIET, RATIO, Stage, alike, hex_of, mixed, near, stage, stage_page,
+    ACCENT,
+    DARK,
+    HATCH,
+    HEADS,
+    INK,
+    LINE,
+    PAPER,
+    QUIET,
+    RATIO,
+    Stage,
+    alike,
+    hex_of,
+    mixed,
+    near,
+    stage,
+    stage_page,
     weight_colour,
 )  # fmt: skip
 

@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 from stage import (
-    ACCENT, HATCH, INK, LINE, PAPER, QUIET, RATIO, Stage, alike, stage, stage_page, weight_colour,
+    ACCENT,
+    HATCH,
+    INK,
+    LINE,
+    PAPER,
+    QUIET,
+    RATIO,
+    Stage,
+    alike,
+    stage,
+    stage_page,
+    weight_colour,
 )  # fmt: skip
 
 from viz_app.figures.payload import pack

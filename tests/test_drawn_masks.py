@@ -7,7 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 from stage import (
-    HATCH, HEADS, INK, LINE, ORANGE, PAPER, QUIET, RATIO, Stage, alike, hex_of, near, signed_colour, stage, stage_page,
+    HATCH,
+    HEADS,
+    INK,
+    LINE,
+    ORANGE,
+    PAPER,
+    QUIET,
+    RATIO,
+    Stage,
+    alike,
+    hex_of,
+    near,
+    signed_colour,
+    stage,
+    stage_page,
     weight_colour,
 )  # fmt: skip
 
@@ -328,6 +342,16 @@ def test_a_stroke_paints_all_cells_it_passes_as_its_first(stage: Stage) -> None:
     to(0, 3)
     mouse.up()
     assert sorted(c for c in map(tuple, stage.sent[-1][1]["cells"]) if c[0] == 0) == [(0, k, 1) for k in range(3, 7)]
+
+
+def test_a_steep_stroke_skips_no_row(stage: Stage) -> None:
+    shown(stage)
+    mouse, box = stage.page.mouse, stage.box(BOARD)
+    for (q, k), press in (((1, 2), mouse.down), ((4, 2), mouse.up)):
+        x, y = at(stage, q, k)
+        mouse.move(box["left"] + x, box["top"] + y)
+        press()
+    assert sorted(map(tuple, stage.sent[0][1]["cells"])) == [(q, 2, 0) for q in (1, 2, 3, 4)]
 
 
 def test_only_the_left_button_paints(stage: Stage) -> None:

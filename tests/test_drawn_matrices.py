@@ -10,7 +10,19 @@ import numpy as np
 import pytest
 from letters import CROSS, SELF, TERMS
 from stage import (
-    HATCH, HEADS, LINE, ORANGE, PAPER, RATIO, Stage, alike, hex_of, signed_colour, stage, stage_page, weight_colour,
+    HATCH,
+    HEADS,
+    LINE,
+    ORANGE,
+    PAPER,
+    RATIO,
+    Stage,
+    alike,
+    hex_of,
+    signed_colour,
+    stage,
+    stage_page,
+    weight_colour,
 )  # fmt: skip
 
 from viz_app.figures import inside, inside_matrices

@@ -7,7 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 from stage import (
-    DARK, HATCH, HEADS, INK, PAPER, QUIET, RATIO, Stage, alike, hex_of, mixed, stage, stage_page,
+    DARK,
+    HATCH,
+    HEADS,
+    INK,
+    PAPER,
+    QUIET,
+    RATIO,
+    Stage,
+    alike,
+    hex_of,
+    mixed,
+    stage,
+    stage_page,
 )  # fmt: skip
 
 from viz_app.figures.colours import ramp

@@ -12,8 +12,24 @@ import numpy as np
 import pytest
 from letters import CROSS, SELF, TERMS
 from stage import (
-    ACCENT, DARK, HATCH, HEADS, INK, LINE, ORANGE, PAPER, QUIET, RATIO, Stage, alike, hex_of, near, signed_colour, stage,
-    stage_page, weight_colour,
+    ACCENT,
+    DARK,
+    HATCH,
+    HEADS,
+    INK,
+    LINE,
+    ORANGE,
+    PAPER,
+    QUIET,
+    RATIO,
+    Stage,
+    alike,
+    hex_of,
+    near,
+    signed_colour,
+    stage,
+    stage_page,
+    weight_colour,
 )  # fmt: skip
 
 from viz_app.figures import inside
