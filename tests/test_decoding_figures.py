@@ -4,16 +4,21 @@ import csv
 import io
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from drawn import Drawing, at, letters, mixed, rgb
+from small import random_model
 
 import models
 from models import aligned
 from models.aligned import Method, Run
+from models.checkpoint import Checkpoint
+from models.decoding import BeamStep, Hypothesis
 from models.scope import Scope
-from models.tokenizer import END, START
+from models.tokenizer import END, START, Tokenizer
 from viz_app import words
 from viz_app.figures import decoding, decoding_beam, decoding_drawing, decoding_export
 from viz_app.figures.decoding import Reading, Story, reading
@@ -214,6 +219,43 @@ def test_a_node_that_is_asked_for_is_shown_if_it_is_there(scope: Scope, node: tu
     best = steps[-1].kept[0]
     ended = (len(best.tokens) - 1, next(r for r, h in enumerate(steps[len(best.tokens) - 1].kept) if h.tokens == best.tokens))
     assert decoding_beam.nearest(steps, node) == (found or ended)
+
+
+def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
+    """In every lane, among the candidates, in the beam and in the drawing."""
+    tokenizer = Tokenizer.bpe(["reading the book", "a book is read"] * 7, 160)
+    model = random_model(vocab_size=tokenizer.vocab_size, n_ctx=13)
+    scope = Scope(Checkpoint(Path("pieces"), model, tokenizer, {"task": "translation"}), torch.device("cpu"))
+    book = tokenizer.backend.token_to_id("▁book")
+    trace = scope.run("a book", "book book")
+
+    def labels_of(ids: list[int], first: bool) -> list[str]:
+        names = [tokenizer.token(i).replace("▁", "" if first and tokenizer.token(i) != "▁" else "·") for i in ids]
+        return [NAMES[i] if i < 4 else name for i, name in zip(ids, names, strict=True)]
+
+    steps = BeamStep(0, (Hypothesis((book,), -1.0, -1.0, -1),)), BeamStep(1, (Hypothesis((book, book), -2.0, -2.0, 0),))
+    for i, node in enumerate(((0, 0), (1, 0))):
+        run = aligned.along(model, trace.source.ids, steps[i].kept[0].tokens)
+        header, arrays = unpack(decoding_beam.beam_tree(steps, node, run, trace, scope, reading(trace), TERMS, 0.6))
+        assert [column[0]["label"][0] for column in header["steps"]] == ["book", "·book"]
+        assert header["token"][0] == ("·book" if i else "book")
+        assert [label[0] for label in header["read"]] == ["[start]", "book"][: 1 + i]
+        assert [label[0] for label in header["candidates"]] == labels_of(arrays["ids"].tolist(), first=not i)
+    method = Method(forced=((0, book), (1, book)))
+    told = Story(trace, aligned.of_trace(trace), aligned.autoregressive(model, trace.source.ids, method).run, method)
+    header, arrays = unpack(decoding.stepper(told, scope, reading(trace), TERMS, 0))
+    assert [label[0] for label in header["serial"]["written"]][:2] == ["book", "·book"]
+    for name in ("parallel", "serial"):
+        for i in (0, 1):
+            shown = [label[0] for label in header[name]["candidates"][i]]
+            assert shown == labels_of(arrays[f"{name}_ids"][i].tolist(), first=not i)
+    drawing = Drawing(decoding_drawing.drawing(told, scope, reading(trace), 1, "t"))
+    y = drawing.said("and writes").get("y")
+    assert [text.text for text in drawing.texts if text.get("y") == y] == ["and writes", "book", "·book"]
+    for heading in (text for text in drawing.texts if text.text.startswith("Self-attention")):
+        row = [text for text in drawing.texts if float(text.get("y")) == float(heading.get("y")) + 22]
+        half = [text.text for text in row if 0 <= float(text.get("x")) - float(heading.get("x")) < 500]
+        assert half == ["[start]", "book"]
 
 
 # the drawing

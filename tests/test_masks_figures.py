@@ -223,7 +223,9 @@ def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> Non
     told = masks_words.story(old, new, MaskChanges(), {}, ["A note."])
     assert told[1] == "Under these masks the model writes: nothing (before: a)."
     assert told[-1] == "A note."
-    assert masks_words.story(old, old, MaskChanges(), {}, [])[1] == "Under these masks the model writes: a (as before)."
+    same = masks_words.story(old, old, MaskChanges(), {}, [])
+    assert same[1] == "Under these masks the model writes: a (as before)."
+    assert len(same) == 3       # nothing is said of looking ahead, not even an empty line
 
 
 @pytest.mark.parametrize(("value", "said"), [

@@ -204,6 +204,7 @@ def test_a_formula_that_is_no_rotation_fails() -> None:
     missed = claims.formulas([replace(m, rotation_miss=2e-9, table=m.table + 1e-12) for m in measures])
     assert [check.passed for check in missed] == [False] * 3
     assert [check.value for check in missed] == [2e-9, 2e-9, pytest.approx(1e-12)]
+    assert [check.limit for check in missed] == [1e-9, 1e-9, 0.0]
 
 
 def test_a_table_of_uneven_vectors_fails() -> None:
@@ -211,6 +212,7 @@ def test_a_table_of_uneven_vectors_fails() -> None:
     even = claims.table("paper", table, by_distance(table))
     assert verdicts(even) == {"all vectors have length √(d/2)": True, "only the distance counts": True}
     assert even[0].sentence == "Largest difference from 1.732"
+    assert [check.limit for check in even] == [1e-9, 1e-9]
     longer = claims.table("paper", table * (1 + 1e-6), by_distance(table))
     assert [check.passed for check in longer] == [False, True]
     assert longer[0].value == pytest.approx(math.sqrt(3) * 1e-6, rel=1e-3)
@@ -227,6 +229,8 @@ def test_a_table_that_the_run_did_not_add_fails() -> None:
     assert verdicts(claims.own_table(own[:4], own, "sinusoidal", by_formula)) == {
         "the model adds this table": True, "it is the paper's formula": True,
     }  # fmt: skip
+    assert [check.limit for check in claims.own_table(own[:4], own, "sinusoidal", by_formula)] == [0.0, 1e-6]
+    assert claims.own_table(own[:4], own, "sinusoidal", by_formula)[1].sentence == "Largest difference over 9 positions"
     added = own[:4].clone()
     added[3, 5] += 1e-3
     assert list(verdicts(claims.own_table(added, own, "sinusoidal", by_formula)).values()) == [False, True]
@@ -251,7 +255,9 @@ def test_an_order_that_can_be_seen_and_another_run_fail(stages: tuple[str, ...])
     assert list(verdicts(claims.shuffled(moved, moved, recorded)).values()) == [False, True]
     assert list(verdicts(claims.shuffled(moved, still, recorded + 1e-3)).values()) == [True, False]
     assert list(verdicts(claims.shuffled(moved, still, original[0])).values()) == [True, False]
-    assert claims.shuffled(moved, still, recorded)[0].value == pytest.approx(5e-5, rel=0.01)
+    first, second = claims.shuffled(moved, still, recorded)
+    assert (first.value, first.limit) == (pytest.approx(5e-5, rel=0.01), 1e-4)
+    assert second.limit == pytest.approx(1e-5 * max(1.0, float(recorded.abs().max())))
 
 
 def test_a_state_that_knows_what_comes_later_fails() -> None:
@@ -269,6 +275,11 @@ def test_a_state_that_knows_what_comes_later_fails() -> None:
     assert list(verdicts(claims.recurrent(test(1, 3), original)).values()) == [False, True, True]
     assert list(verdicts(claims.recurrent(test(2, 4), original)).values()) == [True, False, True]
     assert list(verdicts(claims.recurrent(test(2, 3), original + 1e-3)).values()) == [True, True, False]
+    true = claims.recurrent(test(2, 3), original)
+    assert [check.limit for check in true] == [1e-6, 1e-6, 1e-5]
+    assert ["forwards" in true[0].sentence, "before the first moved" in true[0].sentence] == [True, True]
+    assert ["backwards:" in true[1].sentence, "behind the last moved" in true[1].sentence] == [True, True]
+    assert claims.recurrent(test(2, 3), original * 8)[2].limit == pytest.approx(8e-5)       # of float32, as large as the numbers
     one_way = ShuffleTest((0, 1, 3, 2, 4, 5), ("states",), original[:1], original[:1])
     assert list(verdicts(claims.recurrent(one_way, original[:1]))) == [names[0], names[2]]
     same = ShuffleTest((0, 1, 2, 3, 4, 5), ("forwards", "backwards"), original, original * 2)
@@ -279,6 +290,9 @@ def test_sums_that_differ_fail() -> None:
     added = torch.randn(4, 3)
     total = torch.randn(4, 5)
     names = ["[x; p]·[I; I] is x + p", "[x; p]·[W; W] is (x + p)·W"]
+    size = max(1.0, float(added.abs().max()))
+    limits = [check.limit for check in claims.adding(Concatenated(added, added, total), total)]
+    assert limits == pytest.approx([1e-6 * size, 1e-5 * size])
     assert list(verdicts(claims.adding(Concatenated(added, added, total), total)).items()) == [(name, True) for name in names]
     assert list(verdicts(claims.adding(Concatenated(added, added + 1e-3, total), total)).values()) == [True, False]
     assert list(verdicts(claims.adding(Concatenated(added, added, total + 1e-3), total)).values()) == [False, True]
@@ -289,6 +303,7 @@ def test_queries_that_are_not_the_models_fail() -> None:
     product = torch.stack([q[:, i].flatten() for i in range(4)]) - bias
     both = Concatenated(product, product, product)
     assert claims.queries(both, bias, q).passed
+    assert claims.queries(both, bias, q).limit == pytest.approx(1e-5 * max(1.0, float(q.abs().max())))
     assert not claims.queries(both, -bias, q).passed
     assert not claims.queries(both, bias, q.flip(0)).passed
     assert not claims.queries(both, bias, q + 1e-3).passed
