@@ -161,3 +161,13 @@ def test_how_long_a_text_is() -> None:
 ])  # fmt: skip
 def test_a_score_has_the_unit_of_its_metric(metric: str, value: float, said: str) -> None:
     assert words.score(metric, value) == said
+
+
+@pytest.mark.parametrize("name", ["xyz-eng", "eng-xyz", "", "eng"])
+def test_one_language_alone_is_not_spoken_of(name: str) -> None:
+    assert words.terms("translation", name) == words.terms("translation")
+
+
+def test_where_a_model_was_trained_is_said_once() -> None:
+    assert "Trained for 4,000 steps on pairs.tsv." in words.trained({"step": 4000, "data": {"file": "pairs.tsv"}})
+    assert "Trained for 7 steps." in words.trained({"step": 7, "data": {}})
