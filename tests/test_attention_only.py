@@ -76,6 +76,28 @@ def test_step_by_step_is_the_stacked_run(layers, heads, residual):
         torch.testing.assert_close(run.next_log_probs(target[:, :m]), together[:, m - 1], rtol=1e-4, atol=1e-5)
 
 
+def positions_share(x: torch.Tensor) -> float:
+    """Of the mean square of states (token, d_model), the share that differs between the tokens."""
+    return float((x - x.mean(0)).square().mean() / x.square().mean())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_stack_without_add_and_norm_loses_the_positions_and_with_it_the_decoders_gradient(seed):
+    """Why dates-stacked does not learn (Dong et al. 2021): at the start, in its sizes, what the decoder reads is nearly one
+    vector, so that nothing it could look for makes a difference. Add & Norm keeps both."""
+    shares, gradients = {}, {}
+    for residual in (False, True):
+        torch.manual_seed(seed)
+        model = AttentionOnly(AttentionOnlyConfig(97, d_model=64, n_heads=4, n_self_layers=3, residual=residual))
+        source, target = torch.randint(4, 97, (1, 17)), torch.randint(4, 97, (1, 11))
+        memory = model.encode(source, model.masks(source, target)).detach()
+        shares[residual] = positions_share(memory[0])
+        model(source, target).log_softmax(-1)[0, :, 5].mean().backward()
+        gradients[residual] = float(model.decoder.layers[0]["self_attn"].W_Q.weight.grad.norm())
+    assert shares[False] < 1e-3 < 0.1 < shares[True]
+    assert gradients[False] < 1e-4 * gradients[True]
+
+
 def test_attn_of_x_and_x_dash_alone_reads_one_token_of_the_target():
     """Without self-attention nothing but the token before, and its position, can ask."""
     model = random_attention_only(n_self_layers=0)

@@ -20,6 +20,7 @@ from viz_app.figures.look import LIGHT
 VOCAB = Reversal().tokenizer.vocab_size
 SMALL = {"vocab_size": VOCAB, "d_model": 12, "n_ctx": 13}
 STAGES = {
+    "with residuals": AttentionOnlyConfig(**SMALL, n_heads=3, n_self_layers=2, residual=True),
     "stacked": AttentionOnlyConfig(**SMALL, n_heads=3, n_self_layers=2),
     "vector": Seq2SeqConfig(**SMALL, d_hidden=7, d_align=5, attention="none"),
     "heads": AttentionOnlyConfig(**SMALL, n_heads=3, n_self_layers=1),
@@ -49,7 +50,8 @@ def scopes(tmp_path_factory) -> list[Scope]:
 
 def test_the_stages_stand_in_the_order_of_the_way(scopes):
     found = learning.stages(scopes)
-    assert [one.checkpoint for one in found] == ["vector", "aligned", "alone", "self", "heads", "stacked", "long"]
+    assert [one.checkpoint for one in found] == ["vector", "aligned", "alone", "self", "heads", "stacked", "with residuals", "long"]
+    assert [one.what for one in found[-3:-1]] == ["2 self-attention layers stacked", "2 stacked, with residuals and LayerNorm"]
     by_name = {scope.name: scope for scope in scopes}
     for one in found:
         scope = by_name[one.checkpoint]
@@ -64,7 +66,7 @@ def test_similarities_compares_only_what_shares_a_recipe(scopes):
     found = learning.similarities(scopes)
     assert {one.what for one in found} == set(KINDS)
     assert "long" not in {one.checkpoint for one in found}
-    assert learning.similarities(scopes[:6]) == []
+    assert learning.similarities(scopes[:7]) == []
 
 
 def test_what_the_similarities_share_is_counted(scopes):

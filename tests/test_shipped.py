@@ -25,6 +25,7 @@ from models.training import Recipe
 LIMITS = {   # checkpoint → megabytes it may take
     "dates": 1, "dates-additive": 1, "dates-attn": 1, "dates-bahdanau": 1, "dates-cosine": 1, "dates-dot": 1, "dates-general": 1,
     "dates-multihead": 1, "dates-rnn": 1, "dates-scaled-dot": 1, "dates-self-attn": 1, "dates-stacked": 1,
+    "dates-stacked-residual": 1,
     "eng-fra": 12, "eng-fra-bahdanau": 12, "eng-fra-rnn": 12,
 }
 SCORES = {   # checkpoint → least score recorded on held-out cases
@@ -238,6 +239,19 @@ def test_a_missing_data_folder_is_said_and_fails_where_nobody_would_read_it(monk
         monkeypatch.setenv("CI", where)
         with pytest.raises(outcome, match=re.escape(str(nowhere)) + r" is not there.*ATTNSCOPE_DATA says in which folder"):
             held_out.__wrapped__("translation")
+
+
+def test_stacked_attention_learns_with_add_and_norm_and_not_without():
+    """The same sizes, recipe and batches; without, scores of millions leave softmax one key to pick."""
+    plain, residual = (models.load(name, device="cpu") for name in ("dates-stacked", "dates-stacked-residual"))
+    assert asdict(residual.config) == asdict(plain.config) | {"residual": True}
+    assert Recipe(**residual.training["recipe"]) == Recipe(**plain.training["recipe"])
+    assert plain.training["scores"]["held-out exact match"] < 1 < 90 < residual.training["scores"]["held-out exact match"]
+    largest = [
+        max(float(site.scores().abs().max()) for site in scope.run("5 March 1998", "1998-03-05").attention.values())
+        for scope in (plain, residual)
+    ]
+    assert largest[0] > 1e6 > 1e3 > largest[1]
 
 
 def test_the_fixed_vector_loses_more_of_a_long_sentence_than_the_alignment():

@@ -3,7 +3,7 @@ same schedule. Validation loss and cross-attention entropy (1 = flat) over the s
 
     python -m tests.benchmarks.own_data tatoeba-eng-fra.tsv.gz --steps 400 --warmup 400 --max-tokens 2048
 
-A shorter warm-up climbs to the same highest learning rate. Marian needs the package transformers (of no other use here);
+A shorter warm-up climbs to the same highest learning rate. Marian needs the extra "rivals";
 `--ours-only` goes without, and `--init xavier` shows the collapse that the default avoids.
 """
 
