@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from models.tasks import date_formats as dates
+from models.tasks.dates import DatesTask
 
 # The first letters, unaccented, that tell the months of all seven languages apart.
 MONTH_STARTS = {
@@ -213,6 +214,17 @@ def test_training_and_held_out_share_no_date():
     assert all(dates.is_held_out(e.target) for e in held_out)
     assert not any(dates.is_held_out(e.target) for e in training)
     assert {e.target for e in training}.isdisjoint(e.target for e in held_out)
+
+
+def test_no_string_is_both_validated_and_tested_on():
+    task = DatesTask()
+    tested = {tuple(source) for source in task.tokenizer.encode_many([case.source for case in task.held_out()])}
+    validated = [tuple(source) for source, _ in task.validation()]
+    assert (len(tested), len(validated)) == (2000, 1000)
+    assert not tested & set(validated)
+    assert [case.source for case in task.held_out(7, validation=True)] == [
+        task.tokenizer.decode(list(source)) for source in validated[:7]
+    ]  # fmt: skip
 
 
 def test_about_five_percent_of_dates_are_held_out():
