@@ -85,7 +85,7 @@ def test_a_model_without_cross_attention_has_no_such_entropy():
     assert progress.cross_attention_entropy(random_seq2seq(attention="none"), Batch(source, target, target), 0) is None
 
 
-STOPS = {"steps": 40, "validate_every": 2, "save_every": 3, "patience": 3, "average_last": 0.0}
+STOPS = {"steps": 40, "validate_every": 2, "save_every": 5, "patience": 3, "average_last": 0.0}
 
 
 @pytest.fixture
