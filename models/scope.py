@@ -53,6 +53,11 @@ def default_device() -> torch.device:
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
+def chosen_device(name: str | torch.device | None) -> torch.device:
+    """The named device, else the default one."""
+    return named_device(name) if name else default_device()
+
+
 def named_device(name: str | torch.device) -> torch.device:
     """Raises ValueError for a device that there is not."""
     try:
@@ -66,7 +71,7 @@ def load(name: str | Path, *, device: str | torch.device | None = None, snapshot
     """A shipped checkpoint by its name, or any checkpoint folder; at an earlier training step if `snapshot` says so.
 
     Raises CheckpointError, saying what is wrong with which file."""
-    return Scope(load_checkpoint(folder_of(name), snapshot), named_device(device) if device else default_device())
+    return Scope(load_checkpoint(folder_of(name), snapshot), chosen_device(device))
 
 
 def folder_of(name: str | Path) -> Path:

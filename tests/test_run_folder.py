@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from models import cli
+from models import cli, train_command
 from models.checkpoint import load_checkpoint, seal, snapshots
 from models.run_folder import claimed, clear, leftovers
 from models.tasks.dates import DatesTask
@@ -74,7 +74,7 @@ def test_the_folder_is_claimed_for_as_long_as_the_run_lasts(tmp_path, monkeypatc
 
 
 def test_of_several_processes_the_first_alone_claims_the_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "join_processes", lambda device: 1)
+    monkeypatch.setattr(train_command, "join_processes", lambda device: 1)
     with claimed(tmp_path):
         assert train(tmp_path, "--steps", "3") == 0
 

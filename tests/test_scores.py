@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from small import random_model, random_seq2seq
 
 import models
-from models import cli
+from models import evaluate_command
 from models.checkpoint import CheckpointError, add_to_record, seal, snapshot_path
 from models.cli import main
 from models.fingerprint import fingerprint, weights_digest
@@ -154,7 +154,7 @@ def test_what_is_scored_is_recorded_at_once_and_stays_when_it_is_stopped(
     cases = open_task("dates").held_out(40)
     monkeypatch.setattr("models.tasks.dates.DatesTask.held_out", lambda self, n=None, **_: cases)
     add_to_record(dates, snapshot_scores={})
-    write, done = cli._write_all, []
+    write, done = evaluate_command._write_all, []
 
     def stopped(scope: models.Scope, *rest: object) -> list[str]:
         if done:
@@ -162,11 +162,11 @@ def test_what_is_scored_is_recorded_at_once_and_stays_when_it_is_stopped(
         done.append(scope.training["step"])
         return write(scope, *rest)
 
-    monkeypatch.setattr(cli, "_write_all", stopped)
+    monkeypatch.setattr(evaluate_command, "_write_all", stopped)
     assert main(["evaluate", str(dates), "--snapshots", "--record", "--device", "cpu"]) == 130
     assert done == [125]
     assert list(record(dates)["snapshot_scores"]) == ["125"]
-    monkeypatch.setattr(cli, "_write_all", write)
+    monkeypatch.setattr(evaluate_command, "_write_all", write)
     assert main(["evaluate", str(dates), "--snapshots", "--record", "--device", "cpu"]) == 0
     found = record(dates)["snapshot_scores"]
     assert {int(step): one["scores"] for step, one in found.items()} == {

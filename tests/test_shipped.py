@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import models
-from models import cli, masks
+from models import cli, masks, train_command
 from models.checks import check_site
 from models.evaluation import score
 from models.masks import Mask
@@ -100,7 +100,7 @@ def test_the_record_says_how_the_weights_came_to_be(scope):
 
 def test_the_recorded_command_gives_that_recipe_and_those_sizes(scope):
     options = cli._parser().parse_args(shlex.split(scope.training["command"])[1:])
-    plan = cli._plan(options)
+    plan = train_command.plan_of(options)
     assert plan.recipe == Recipe(**scope.training["recipe"])
     sizes = asdict(scope.config)
     assert plan.sizes.items() <= sizes.items()

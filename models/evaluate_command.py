@@ -1,0 +1,109 @@
+"""`attnscope evaluate`: a checkpoint's score on held-out cases, printed and, when asked for, recorded."""
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from models.checkpoint import add_to_record
+from models.evaluation import METRICS, by_length, hypotheses, signature
+from models.scope import Scope, chosen_device, load
+from models.tasks import open_task
+from models.tasks.base import Case, Task
+from models.tasks.pair_files import as_paths, fingerprint, read_pairs
+from models.tasks.translation import TranslationTask, as_cases
+
+
+def record_score(task: Task, out: Path, device: torch.device) -> None:
+    """Score the checkpoint as it lies on the disk on the whole test split, and add that to its record."""
+    cases = task.held_out()
+    scope = load(out, device=device)
+    print(f"held-out {_recorded(scope, task.metric, _write_all(scope, cases), cases)}; checkpoint in {out}")
+    _print_signature(task.metric, cases)
+
+
+def _print_signature(metric: str, cases: list[Case]) -> None:
+    if said := signature(metric, cases):
+        print(f"sacrebleu's signature: {said}")
+
+
+def _recorded(scope: Scope, metric: str, texts: list[str], cases: list[Case]) -> str:
+    """Add the score, and the score by length, to a checkpoint's record; returns the score in words."""
+    result = METRICS[metric](texts, cases)
+    groups = [asdict(group) | {"score": round(group.score, 2)} for group in by_length(texts, cases, metric)]
+    add_to_record(scope.path, **_measured(scope, metric, result, len(cases)), by_length=groups, signature=signature(metric, cases))
+    return f"{metric}: {result:.2f} over {len(cases)} cases"
+
+
+def _measured(scope: Scope, metric: str, result: float, n_cases: int) -> dict[str, Any]:
+    """A score as a record holds it, with what it was measured on (models.scores)."""
+    scores = {f"held-out {metric}": round(result, 2), "cases": n_cases}
+    return {"scores": scores, "measured_on": scope.weights_digest}
+
+
+def _write_all(scope: Scope, cases: list[Case], of: str = "") -> list[str]:
+    """What the model writes for each case, with a bar."""
+    with tqdm(total=len(cases), unit="case", leave=False, desc=of or None) as bar:
+        return hypotheses(scope.model, scope.tokenizer, cases, lambda done, _: bar.update(done - bar.n))
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """Run `attnscope evaluate`; returns the status."""
+    scope = load(options.checkpoint, device=chosen_device(options.device))
+    if options.record and options.limit:
+        raise ValueError("--record is for the score over all cases, not for one with a --limit")
+    metric, cases = _cases(options, scope)
+    if options.snapshots:
+        return _evaluate_snapshots(scope, metric, cases, options)
+    texts = _write_all(scope, cases)
+    print(f"{metric} {METRICS[metric](texts, cases):.2f} over {len(cases)} held-out cases")
+    _print_signature(metric, cases)
+    if options.by_length:
+        for group in by_length(texts, cases, metric):
+            print(f"  {group.least:2}-{group.most:2} words  {metric} {group.score:6.2f}  {group.cases:5} cases")
+    if options.record:
+        _recorded(scope, metric, texts, cases)
+    return 0
+
+
+def _evaluate_snapshots(scope: Scope, metric: str, cases: list[Case], options: argparse.Namespace) -> int:
+    """Print, and record at once, the score of one snapshot after the other: what is measured stays if it is stopped."""
+    if not scope.snapshots:
+        raise ValueError(f"{scope.name} keeps no snapshots of its training; attnscope train --snapshots does")
+    if options.by_length:
+        raise ValueError("--by-length is for the finished weights, not for --snapshots")
+    every = {}
+    for step in scope.snapshots:
+        then = load(scope.path, device=scope.device, snapshot=step)
+        result = METRICS[metric](_write_all(then, cases, f"step {step:,}"), cases)
+        print(f"step {step:6,}: {metric} {result:.2f} over {len(cases)} held-out cases", flush=True)
+        if options.record:
+            every[str(step)] = _measured(then, metric, result, len(cases))
+            add_to_record(scope.path, snapshot_scores=every)
+    return 0
+
+
+def _cases(options: argparse.Namespace, scope: Scope) -> tuple[str, list[Case]]:
+    """The metric and the cases to score: of --test where that is given, else of the test split of --data."""
+    trained_on = scope.training.get("data")
+    if not options.test:
+        given = {"tokenizer": scope.tokenizer} if scope.task == "translation" else {}
+        task = open_task(scope.task, options.data, **given)
+        if task.data() != trained_on:
+            _note("this is not the data the checkpoint was trained on")
+        return task.metric, task.held_out(options.limit)
+    if options.data or scope.task != "translation":
+        raise ValueError("--test is for a translator, and instead of --data")
+    if not isinstance(trained_on, dict) or trained_on.get("test file") != fingerprint(as_paths(options.test)):
+        if options.record:
+            raise ValueError("--record is for the test pairs that were kept from its training")
+        _note("these pairs were not named when it was trained; it may have been trained on some of them")
+    return TranslationTask.metric, as_cases(read_pairs(options.test))[: options.limit]
+
+
+def _note(text: str) -> None:
+    print(f"attnscope: note: {text}", file=sys.stderr)

@@ -1,0 +1,141 @@
+"""`attnscope train`: the settings it takes, the run with its bar, the score at the end."""
+
+import argparse
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from models.architectures import ARCHITECTURES
+from models.evaluate_command import record_score
+from models.recipes import Plan, in_words, plan_for
+from models.run_folder import claimed, clear, leftovers
+from models.scope import chosen_device, load
+from models.tasks import open_task
+from models.tasks.pair_files import read_pairs
+from models.training import Recipe, Trainer, join_processes
+
+
+def add_settings(train: argparse.ArgumentParser) -> None:
+    """One flag for each setting of the model, the data and the recipe; the plan gives the defaults."""
+    for kind, names in _settings().items():
+        group = train.add_argument_group(f"{kind} (defaults depend on task and model)")
+        for name, of_type in names.items():
+            flag = "--" + name.replace("_", "-")
+            if of_type is bool:
+                group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None)
+            else:
+                group.add_argument(flag, type=of_type)
+
+
+def _settings() -> dict[str, dict[str, type]]:
+    sizes = {f.name: f.type for _, read in ARCHITECTURES.values() for f in fields(read)}
+    recipe = {f.name: f.type for f in fields(Recipe)}
+    data = {"vocab_size": int, "max_tokens": int, "batch_size": int, "licence": str}
+    return {"model": {n: t for n, t in sizes.items() if n not in ("vocab_size", "pad_id")}, "data": data, "recipe": recipe}
+
+
+def plan_of(options: argparse.Namespace, n_pairs: int | None = None) -> Plan:
+    """The plan of the task, the model and so many sentence pairs, with the flags that were given. Raises ValueError for a
+    flag that is not theirs."""
+    plan = plan_for(options.task, options.model, n_pairs)
+    given = {
+        kind: {n: v for n in names if (v := getattr(options, n)) is not None} for kind, names in _settings().items()
+    }
+    sizes = {f.name for f in fields(plan.config)}
+    odd = {n: f"the task {options.task}" for n in given["data"] if n not in plan.data}
+    odd |= {n: f"the model {options.model}" for n in given["model"] if n not in sizes}
+    for name, of in odd.items():
+        raise ValueError(f"--{name.replace('_', '-')} is no setting of {of}")
+    if options.vocabulary and "vocab_size" not in plan.data:
+        raise ValueError(f"--vocabulary is no setting of the task {options.task}")
+    sizes, recipe, data = plan.sizes | given["model"], replace(plan.recipe, **given["recipe"]), plan.data | given["data"]
+    if options.vocabulary:
+        data |= {"tokenizer": load(options.vocabulary, device="cpu").tokenizer}
+        del data["vocab_size"]
+    return Plan(plan.config, sizes, recipe, data)
+
+
+def train(options: argparse.Namespace) -> int:
+    """Run `attnscope train`; returns the status, 130 if it was stopped."""
+    n_pairs = len(read_pairs(options.data)) if options.task == "translation" and options.data else None
+    plan, device = plan_of(options, n_pairs), chosen_device(options.device)
+    out = options.out or Path("runs") / f"{options.task}-{options.model}"
+    rank = join_processes(device)
+    own = {"validation_files": options.valid, "test_files": options.test}
+    task = open_task(options.task, options.data, **plan.data, **{name: files for name, files in own.items() if files})
+    config = plan.config(task.tokenizer.vocab_size, **plan.sizes)
+    trainer = Trainer(task, config, plan.recipe, out, device, options.command)
+    with claimed(out) if rank == 0 else nullcontext():
+        if options.resume:
+            print(f"resumed at step {trainer.resume()}")
+        elif rank == 0:
+            _begin(out, options.overwrite)
+        if rank == 0 and n_pairs:
+            _print_beginning(n_pairs, plan, task.data())
+        if not _follow(trainer, quiet=rank > 0):
+            return 130
+        if rank == 0:
+            record_score(task, out, device)
+    return 0
+
+
+def _begin(out: Path, overwrite: bool) -> None:
+    """Nothing of an old run stays beside a new one. Raises ValueError if that was not asked for."""
+    if overwrite:
+        clear(out)
+    elif there := leftovers(out):
+        raise ValueError(f"{out} holds a run already ({there[0].name}); --resume goes on with it, --overwrite takes it away")
+
+
+def _print_beginning(n_pairs: int, plan: Plan, data: dict[str, Any]) -> None:
+    """What is learned from and held out, and with which sizes and settings."""
+    sets, left, taken = data["pairs"], data["left out"], data.get("taken out", 0)
+    print(f"{n_pairs:,} pairs: {in_words(plan)}")
+    print(f"{sets['train']:,} pairs to train on, {sets['validation']:,} to validate on, {sets['test']:,} to test on")
+    if left:
+        print(f"{left:,} were left out of validation and test: they say what a pair before says, in other signs or contracted")
+    if taken:
+        print(f"{taken:,} were taken out of training: they say what a pair of --valid or --test says")
+
+
+def _follow(trainer: Trainer, quiet: bool) -> bool:
+    """Draw the progress bar; returns False if the run was stopped by Ctrl-C (after saving where it stood)."""
+    progress = tqdm(total=trainer.recipe.steps, initial=trainer.step, unit="step", disable=quiet)
+    with progress as bar, _interrupt() as interrupted:
+        for record in trainer.train():
+            bar.update()
+            bar.set_postfix(loss=f"{record.loss:.3f}", tokens_s=f"{record.tokens_per_second:,.0f}", refresh=False)
+            if record.validation:
+                results = ", ".join(f"{name} {value:.3f}" for name, value in record.validation.items())
+                bar.write(f"step {record.step}: {results}")
+            for warning in record.warnings:
+                bar.write(f"warning: {warning}")
+            if interrupted() and trainer.step < trainer.recipe.steps:
+                trainer.save_state()
+                bar.write(f"stopped at step {trainer.step}; --resume goes on from there")
+                return False
+        if trainer.stopped_early:
+            bar.write(f"stopped early at step {trainer.step:,}; the weights of step {trainer.best_step:,} are kept")
+    return True
+
+
+@contextmanager
+def _interrupt() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed. The step under way ends first, so that no half step is saved; a second one stops at once."""
+    pressed: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, before)
