@@ -55,7 +55,7 @@ def test_the_default_sizes():
     assert (Seq2SeqConfig(31).d_memory, Seq2SeqConfig(31, bidirectional=False).d_memory) == (640, 320)
     assert asdict(AttentionOnlyConfig(31)) == {
         "vocab_size": 31, "d_model": 64, "n_heads": 1, "n_self_layers": 0, "similarity": "scaled dot", "n_ctx": 64,
-        "positions": "sinusoidal", "pad_id": 0,
+        "positions": "sinusoidal", "residual": False, "pad_id": 0,
     }  # fmt: skip
 
 
