@@ -26,6 +26,7 @@ from models.training_record import check_record
 
 CONFIG, TOKENIZER, RECORD, WEIGHTS = FILES = ("config.json", "tokenizer.json", "training.json", "model.safetensors")
 BEFORE = f"{WEIGHTS} before"      # in the checksums: the weights that are being replaced
+ATTEMPTS = 3    # to read a checkpoint that is being written
 LARGEST = {CONFIG: 2**14, TOKENIZER: 2**25, RECORD: 2**24, WEIGHTS: weights.LARGEST}   # bytes that are read of a file
 
 
@@ -118,12 +119,18 @@ def _open(folder: Path, snapshot: int | None, claimed: dict[str, str] | None = N
     if missing:
         raise CheckpointError(f"{folder}: not a checkpoint, {', '.join(missing)} is missing")
     path = folder / WEIGHTS if snapshot is None else snapshot_path(folder, snapshot)
-    contents = {p: _read(p) for p in (folder / CONFIG, folder / TOKENIZER, path)}   # the record last: it knows older weights
-    training = _json(folder / RECORD)
-    with _named(folder / RECORD):
-        check_record(training)
-    sums = training.pop("checksums", {})
-    _check_sums(folder, contents, sums if claimed is None else claimed)
+    for attempt in range(ATTEMPTS):     # a run may replace the weights and then the record between two of these reads
+        contents = {p: _read(p) for p in (folder / CONFIG, folder / TOKENIZER, path)}   # the record last: it knows older weights
+        training = _json(folder / RECORD)
+        with _named(folder / RECORD):
+            check_record(training)
+        sums = training.pop("checksums", {})
+        try:
+            _check_sums(folder, contents, sums if claimed is None else claimed)
+            break
+        except CheckpointError:
+            if attempt == ATTEMPTS - 1:
+                raise
     blank, tokenizer = _blank(folder, contents[folder / CONFIG]), _tokenizer(folder, contents[folder / TOKENIZER])
     if tokenizer.vocab_size != blank.config.vocab_size:
         raise CheckpointError(

@@ -340,6 +340,31 @@ def test_a_run_killed_between_any_two_files_leaves_a_checkpoint_that_opens(check
     assert (BEFORE in json.loads((checkpoint / "training.json").read_text())["checksums"]) == (written in (3, 4))
 
 
+@pytest.mark.parametrize("saved", [1, 2, 3])
+def test_a_checkpoint_opens_while_a_run_saves_into_it(checkpoint, monkeypatch, saved):
+    """The run saves after the old weights were read and before the record is, so many times in a row: the newest open. One
+    that is never at rest is refused like one that was changed."""
+    before = load_checkpoint(checkpoint)
+    read, steps = module._read, []
+
+    def busy(path: Path) -> bytes:
+        content = read(path)
+        if path.name == "model.safetensors" and len(steps) < saved:
+            steps.append(200 + len(steps))
+            with torch.no_grad():
+                before.model.embedding.weight += 1
+            save_checkpoint(checkpoint, before.model, before.tokenizer, before.training | {"step": steps[-1]})
+        return content
+
+    monkeypatch.setattr(module, "_read", busy)
+    if saved == 3:
+        with pytest.raises(CheckpointError, match="changed since the checkpoint was saved"):
+            load_checkpoint(checkpoint)
+    after = load_checkpoint(checkpoint)
+    assert after.training["step"] == steps[-1] == 199 + saved
+    assert torch.equal(after.model.embedding.weight, before.model.embedding.weight.half().float())
+
+
 class Bomb:
     def __init__(self, target: Path) -> None:
         self.target = target
