@@ -134,7 +134,7 @@
     async saved(button) {
       const link = await new Promise((done, failed) => {
         hand = done;
-        setTimeout(() => failed(new Error("no file")), 3000);
+        setTimeout(() => failed(new Error("no file")), 60_000);
         button.click();
       });
       const blob = blobs.get(link.href);

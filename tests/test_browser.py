@@ -269,7 +269,14 @@ def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(page: Page, 
 
     refused(checkpoint.with_name("nowhere"), "neither a folder nor a shipped checkpoint")
     weights.write_bytes(whole[: len(whole) // 2])
+    refused(checkpoint, "changed since the checkpoint was saved")
+    record = checkpoint / "training.json"  # from here on a checkpoint of which nothing is claimed, as an older one
+    told = json.loads(record.read_text("utf-8"))
+    del told["checksums"]
+    record.write_text(json.dumps(told), "utf-8")
+    checkpoint = checkpoint.rename(checkpoint.with_name("older"))
     refused(checkpoint, "not readable as safetensors")
+    weights = checkpoint / "model.safetensors"
     weights.rename(checkpoint / "weights.safetensors")
     refused(checkpoint.rename(checkpoint.with_name("renamed")), "model.safetensors is missing")
     folder = checkpoint.with_name("renamed")

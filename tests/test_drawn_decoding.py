@@ -714,7 +714,8 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
         go(stage, step)
         spent, would = sum(cached[: step + 1]), sum(uncached[: step + 1])
         assert stage.text(".sum") == (
-            f"Steps 1 to {step + 1} together: {millions(spent)} multiply–adds with the cache, {millions(would)} "
+            f"{f'Steps 1 to {step + 1} together' if step else 'Step 1'}: "
+            f"{millions(spent)} multiply–adds with the cache, {millions(would)} "
             f"without ({would / spent:.1f} ×). "
             "Training does all its 5 positions in one pass: 7.34 M."
         )
@@ -725,7 +726,8 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
     name, svg = stage.saved_svg(".cost .save")
     assert name == "decoding-work.svg"
     assert list(svg)[1].text == "Multiply–adds of each decoding step"
-    assert stage.text(".chart .note") == "Multiply–adds of the decoder at each step, counted from the model's sizes."
+    note = "Multiply–adds of the decoder's matrix products at each step, counted from the model's sizes."
+    assert stage.text(".chart .note") == note
 
 
 @pytest.mark.parametrize("work", [[12, 340, 999], [1_000, 1_499, 999_499], [2_000_000_000, 1_000_000, 5_000_000_000]])
@@ -745,17 +747,17 @@ def boxes(stage: Stage) -> list[str]:
 
 def test_what_is_kept_and_what_is_computed_now(stage: Stage) -> None:
     shown(stage)
-    for step, kept, source in (
-        (0, "0 keys and values kept", "all 3 keys and values "
-        "computed now, once and for all steps"), (1, "1 key and value kept", "all 3 kept since step 1"),
-        (6, "6 keys and values kept", "all 3 kept since step 1"),
-    ):  # fmt: skip
+    for step, kept, none, source in (
+        (0, "0 keys and values kept", "the same 1", "all 3 keys and values computed now, once and for all steps"),
+        (1, "1 key and value kept", "all 2 computed, 1 of them again", "all 3 kept since step 1"),
+        (6, "6 keys and values kept", "all 7 computed, 6 of them again", "all 3 kept since step 1"),
+    ):
         go(stage, step)
         assert stage.texts(".keys p")[:3] == [
-            f"With the cache: {kept}, 1 computed "
-        f"now (in each of the decoder's 2 layers).", f"Without it: all {step + 1} computed again.",
+            f"With the cache: {kept}, 1 computed now (in each of the decoder's 2 layers).",
+            f"Without it: {none}.",
             f"Of the source: {source}.",
-        ]  # fmt: skip
+        ]
         assert boxes(stage) == [
             "k" * step + "n" + "l" * (6 - step),
             "n" * (step + 1) + "l" * (6 - step),
@@ -778,10 +780,14 @@ def test_what_a_recurrence_keeps(stage: Stage, cross: str) -> None:
         go(stage, step)
         first, none, memory = stage.texts(".keys p")[:3]
         assert (
-            first == f"The state s({step}), 11 numbers, is {'kept' if step else 'made of h(m)'}; 1 step computed now. What "
-            f"came before is not read again."
+            first == f"The state s({step}), 11 numbers, is {'kept' if step else 'made of h(m)'}; 1 step computed now. Of "
+            f"its own text nothing before is read again."
         )
-        assert none == f"Without it: all {step + 1} steps computed again, from s(0) on."
+        assert none == (
+            f"Without it: all {step + 1} steps computed from s(0) on, {step} of them again."
+            if step
+            else "Without it: the same 1 step."
+        )
         if cross:
             assert memory == (
                 "Of the source: U h of all 3 tokens kept since step 1."
@@ -793,8 +799,9 @@ def test_what_a_recurrence_keeps(stage: Stage, cross: str) -> None:
             assert memory == "Of the source: nothing but h(m), which made s(0)."
             assert boxes(stage)[2] == ""
         assert boxes(stage)[:2] == ["n" + "l" * 6, "n" * (step + 1) + "l" * (6 - step)]
-    assert "Training takes its 5 steps one after the other too: 7.34 M; only the products behind the last state" in stage.text(
-        ".sum"
+    assert stage.text(".sum").endswith(
+        " Training takes its 5 steps one after the other too: 7.34 M; the readout and the logits behind the states are done for "
+        "all at once."
     )
 
 

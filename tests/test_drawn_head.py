@@ -429,7 +429,7 @@ def test_every_weight_worth_drawing_is_a_line_from_its_query_to_its_key(stage: S
         found[q, k] = float(how["stroke-opacity"]), float(how["stroke-width"])
     assert set(found) == {(q, k) for q in range(ROWS) for k in range(COLS) if weights[q, k] >= 0.01}
     for place, (opacity, wide) in found.items():
-        assert opacity == pytest.approx(float(weights[place]), abs=0.0635)
+        assert opacity == pytest.approx(float(weights[place]), abs=0.00501)
         assert wide == pytest.approx(0.8 + 2.4 * opacity, abs=0.006)
     assert stage.js("(root) => root.querySelectorAll('svg > g')[0].getAttribute('opacity')") == "1"
     assert stage.text(".lines .note").startswith("Strength of a line = weight")

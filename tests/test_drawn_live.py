@@ -25,7 +25,10 @@ SOCKET = """() => {
   window.sockets = [];
   window.WebSocket = class {
     static CONNECTING = 0; static OPEN = 1; static CLOSING = 2; static CLOSED = 3;
-    constructor(url) { Object.assign(this, { url: String(url), readyState: 0, sent: [] }); sockets.push(this); }
+    constructor(url, protocols) {
+      Object.assign(this, { url: String(url), protocols, readyState: 0, sent: [] });
+      sockets.push(this);
+    }
     send(text) { this.sent.push(text); }
     opened() { this.readyState = 1; this.onopen?.(); }
     closed() { this.readyState = 3; this.onclose?.(); }
@@ -84,13 +87,15 @@ def answer(stage: Stage, text: str, edition: tuple[int, int], key: str = "words"
 
 def test_typing_asks_in_the_name_of_the_session(stage: Stage) -> None:
     live(stage)
-    assert stage.page.evaluate("sockets.map((s) => [s.url, s.binaryType])") == [["ws://stage.test/app/live", "arraybuffer"]]
+    assert stage.page.evaluate("sockets.map((s) => [s.url, s.protocols, s.binaryType])") == [
+        ["ws://stage.test/app/live", ["attnscope", "secret"], "arraybuffer"]
+    ]
     stage.page.evaluate("sockets[0].opened()")
     assert asked(stage) == []  # nobody has typed yet
     typed(stage, "nothing of ours", "other")
     assert asked(stage) == []
     typed(stage, "abc")
-    assert asked(stage) == [{"token": "secret", "source": "abc", "target": ""}]
+    assert asked(stage) == [{"source": "abc", "target": ""}]
 
 
 def test_one_question_at_a_time_then_for_what_was_typed_since(stage: Stage) -> None:
@@ -102,12 +107,12 @@ def test_one_question_at_a_time_then_for_what_was_typed_since(stage: Stage) -> N
     assert len(asked(stage)) == 1
     answer(stage, "answer to a", (4, 1))
     assert words(stage) == ["answer to a"]
-    assert asked(stage)[1:] == [{"token": "secret", "source": "ab", "target": "x"}]
+    assert asked(stage)[1:] == [{"source": "ab", "target": "x"}]
     answer(stage, "answer to ab", (5, 1))
     assert words(stage) == ["answer to ab"]
     assert len(asked(stage)) == 2
     typed(stage, "xy", "target")
-    assert asked(stage)[2:] == [{"token": "secret", "source": "ab", "target": "xy"}]
+    assert asked(stage)[2:] == [{"source": "ab", "target": "xy"}]
 
 
 def test_an_older_answer_is_not_shown(stage: Stage) -> None:
@@ -163,7 +168,8 @@ def test_a_page_that_is_not_live_asks_nothing(stage: Stage) -> None:
     stage.show({"token": "other", "path": "/live", "open": True}, (1, 2), key="live")
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "abcd")
-    assert asked(stage) == [{"token": "other", "source": "abcd", "target": ""}]
+    assert stage.page.evaluate("sockets[0].protocols") == ["attnscope", "other"]
+    assert asked(stage) == [{"source": "abcd", "target": ""}]
 
 
 def test_an_answer_may_bring_a_packed_picture(stage: Stage) -> None:

@@ -479,7 +479,8 @@ def test_before_after_and_difference_hold_their_weights(stage: Stage) -> None:
     assert stage.text(".effect .title") == "Which head this is"
     assert hex_of(stage.css(".effect .chip", "backgroundColor")[0]) == HEADS[4]
     assert stage.text(".effect .legend") == (
-        "Before, after: from 0 (blank) to 1 (full colour). Difference: from −0.5 (orange) to +0.5 (blue). Hatched: blocked."
+        "Before, after: from 0 (blank) to 1 (full colour). Difference: from −0.5 (orange) to +0.5 (blue). Hatched: blocked; in the "
+        "difference, before and after."
     )
 
 

@@ -219,14 +219,14 @@ def test_each_equation_is_written_out(stage: Stage, convention: str) -> None:
     assert int(stage.data(".matrices")["painted"]) == 2
 
 
-def test_numbers_finer_than_pixels_show_the_largest_and_say_so(stage: Stage) -> None:
+def test_numbers_finer_than_pixels_show_the_one_furthest_from_0_and_say_so(stage: Stage) -> None:
     header, _arrays = unpack(payload())
     big = np.zeros((3, 997), np.float32)
     big[1, 500], big[1, 501] = -1.0, 0.3
     matrices = {**header["matrices"], "x": {**header["matrices"]["x"], "shape": [3, 997], "scale": 1.0}}
     equations = [{"title": "t", "formula": "f", "size": "small", "terms": [{"matrix": "x", "name": "X"}]}]
     stage.mount("matrices", 900).show(stage.change(payload(), {"x": big}, matrices=matrices, equations=equations))
-    assert stage.text(".note").endswith(" Where numbers are finer than pixels, a pixel shows the largest.")
+    assert stage.text(".note").endswith(" Where numbers are finer than pixels, a pixel shows the one furthest from 0.")
     assert (stage.box(CANVAS)["width"], stage.box(CANVAS)["height"]) == (110, 30)
     assert any(alike(one, ORANGE, 2) for one in stage.pixels(CANVAS).within(54, 12, 3, 6))
     shown(stage)

@@ -502,7 +502,7 @@ def test_columns_that_find_no_room_go_by_their_rank(stage: Stage, room: int, kep
     assert kept_ids == kept
 
 
-def test_more_numbers_than_pixels_show_the_largest(stage: Stage) -> None:
+def test_more_numbers_than_pixels_show_the_one_furthest_from_0(stage: Stage) -> None:
     header, _arrays = unpack(payload())
     wide = np.zeros((len(header["indices"]), 2999), np.float32)
     wide[2, 1500], wide[2, 1501], wide[3, 700] = -1, 0.4, 1
@@ -513,7 +513,7 @@ def test_more_numbers_than_pixels_show_the_largest(stage: Stage) -> None:
     for line, cell, colour in ((3, 1500, ORANGE), (4, 700, ACCENT)):
         x = at["x"] + at["width"] * cell / 2999
         assert any(alike(one, colour, 2) for one in pixels.within(x - 1, TOP + ROW * line + 8, 2.5, 4))
-    assert stage.text(".note").endswith(" Where a strip has more numbers than pixels, a pixel shows the largest.")
+    assert stage.text(".note").endswith(" Where a strip has more numbers than pixels, a pixel shows the one furthest from 0.")
     shown(stage)
     assert stage.text(".note").endswith("click a row to choose it.")
     assert not stage.text(".note").startswith(" ")

@@ -88,7 +88,7 @@ def test_times_are_measured_when_asked_and_can_be_taken_away(page, checkpoint):
     expect(page.get_by_text("Nothing is measured before")).to_be_visible()
     page.get_by_text("Measure on this machine").click()
     expect(page.get_by_text("32 of 32: done")).to_be_visible()
-    expect(page.get_by_text("Time grows in the upper half")).to_be_visible()
+    expect(page.get_by_text("In the upper half of the lengths time grows as")).to_be_visible()
     with page.expect_download() as table:
         page.get_by_text("The times, CSV").click()
     rows = table.value.path().read_text().splitlines()
