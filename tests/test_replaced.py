@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from app_parts import picture
+from app_parts import picture, said
 from safetensors import safe_open
 from safetensors.torch import save_file
 from streamlit.testing.v1 import AppTest
@@ -20,7 +20,7 @@ from streamlit.util import calc_hash
 import models
 import viz_app
 from models import decoding, reach, shuffle
-from models.checkpoint import add_to_record, snapshot_path
+from models.checkpoint import add_to_record, load_checkpoint, save_checkpoint, seal, snapshot_path
 from models.interventions import MaskChanges
 from models.masked_runs import run_masked
 from models.scope import shipped_folder
@@ -216,6 +216,43 @@ def test_only_the_snapshot_may_be_replaced(folder: Path) -> None:
     replace_weights(snapshot_path(folder, STEP))
     app.run()
     np.testing.assert_allclose(shown_head(app), snapshot_heads(models.load(folder, device="cpu")), atol=1e-5)
+
+
+def test_a_run_saves_into_the_checkpoint_that_is_watched(folder: Path) -> None:
+    """As a validation does: every page run then shows the new weights, and a sealed checkpoint stays whole."""
+    seal(folder)
+    app = opened("")
+    for step in (4001, 4002):
+        saved = load_checkpoint(folder)
+        with torch.no_grad():
+            saved.model.embedding.weight.mul_(1.1)
+        save_checkpoint(folder, saved.model, saved.tokenizer, saved.training | {"step": step})
+        before = shown_head(app)
+        app.run()
+        assert not app.exception
+        assert said(app, "note checkpoint")["look"] == "note"
+        now = models.load(folder, device="cpu")
+        assert now.training["step"] == step
+        same(shown_head(app), heads(now))
+        with pytest.raises(AssertionError):
+            same(shown_head(app), before)
+
+
+def test_weights_exchanged_in_a_sealed_checkpoint_are_not_shown_until_it_is_sealed_anew(folder: Path) -> None:
+    seal(folder)
+    app = opened("")
+    stood = shown_head(app)
+    replace_weights(folder / "model.safetensors")
+    app.run()
+    assert not app.exception
+    note = said(app, "note checkpoint")
+    assert note["look"] == "note bad"
+    assert "model.safetensors: changed since the checkpoint was saved" in note["rows"][0][1]
+    np.testing.assert_array_equal(shown_head(app), stood)
+    seal(folder)
+    app.run()
+    assert said(app, "note checkpoint")["look"] == "note"
+    same(shown_head(app), heads(models.load(folder, device="cpu")))
 
 
 def test_a_file_written_in_place_is_noticed_though_its_time_is_set_back(folder: Path) -> None:
