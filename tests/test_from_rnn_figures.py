@@ -60,7 +60,7 @@ def test_the_maps_of_influence(scale: str, largest: list[float], log: bool) -> N
         "title": f"How strongly each output answers to each input token ({scale_name[scale]})", "file": "what-reaches-what",
         "rowAxis": "output y_i", "colAxis": "input x_j", "rows": shown, "cols": shown,
         "maps": [{"title": title, "note": note, "array": f"map{i}", "log": log, "least": pytest.approx(largest[i] / 1000),
-                  "largest": largest[i], "none": "it cannot reach",
+                  "largest": largest[i], "none": "nothing arrives",
                   "says": f"‖∂y_i/∂x_j‖, {'log' if log else 'linear'} scale; hatched = 0"}
                  for i, (title, note) in enumerate(titles)],
     }  # fmt: skip
@@ -194,7 +194,7 @@ def test_two_alignments_and_what_parts_them() -> None:
         "maps": [{"title": one.title, "note": one.note, "array": f"map{i}", "log": False, "least": 0.0, "largest": 1.0, "none": "",
                   "says": "attention weight, one scale"} for i, one in enumerate(two())],
         "bars": {"title": "How far apart the two rows are", "array": "bars", "bars": True, "largest": 1.0, "none": "",
-                 "says": "bits", "note": header["bars"]["note"]},
+                 "says": "bit", "note": header["bars"]["note"]},
     }  # fmt: skip
     assert "0 = the same, 1 bit = nothing in common" in header["bars"]["note"]
     np.testing.assert_array_equal(arrays["map0"], P.numpy())
@@ -302,7 +302,7 @@ def test_how_models_learned_as_a_table_and_a_file() -> None:
     rows = learning.table([FAST, LOST])
     assert rows.to_dict("list") == {
         "Model": ["fast one", "lost one"], "Held-out right (%)": [96.5, pytest.approx(math.nan, nan_ok=True)],
-        "Reached 90 % at step": ["400", "never"], "Steps": [400, 500], "Parameters": [10, 20], "Checkpoint": ["a", "b"],
+        "Reached 90 % at step": ["400", "not reached"], "Steps": [400, 500], "Parameters": [10, 20], "Checkpoint": ["a", "b"],
     }  # fmt: skip
     assert list(learning.table([FAST], ["x"]).columns)[:3] == ["Model", "Held-out right (%)", "Writes"]
     assert learning.learning_csv([FAST, LOST]).splitlines() == [

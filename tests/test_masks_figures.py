@@ -249,16 +249,38 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
         "source padding", "target padding", "cross padding",
     ]  # fmt: skip
     assert masks_words.layer("cross", "window of 2") == "window of 2"
-    assert masks_words.reason("window of 2") == "the key is further away than that"
-    assert masks_words.reason("blocks of 2") == "the key lies in another block"
-    assert masks_words.reason("only the previous") == "the key is not the one just before the query"
-    assert masks_words.reason(DRAWN) == "you forbade it"
-    assert masks_words.reason("else") == ""
+    own, place = "the key ", "its place in the source "
+    for name, within, between in (
+        ("window of 2", own + "is further away than that",
+         place + "is further than that from the query's place in the target"),
+        ("blocks of 2", own + "lies in another block", place + "lies in another block than the query's in the target"),
+        ("only the previous", own + "is not the one just before the query",
+         place + "is not the one before the query's in the target"),
+        (DRAWN, "you forbade it", "you forbade it"), ("else", "", ""),
+    ):  # fmt: skip
+        assert masks_words.reason("encoder_self", name) == masks_words.reason("decoder_self", name) == within
+        assert masks_words.reason("cross", name) == between
+    after = "the key comes after the query"
+    assert masks_words.reason("encoder_self", LOOK_AHEAD) == after
+    assert masks_words.reason("decoder_self", LOOK_AHEAD) == f"{after}; while writing, it does not exist yet"
+    assert masks_words.reason("cross", LOOK_AHEAD) == f"{place}is after the query's in the target"
+    assert masks_words.layer("cross", LOOK_AHEAD) == "places up to its own"
+    assert masks_words.layer("cross", "only the previous") == "only the place before"
+    for kind in ("encoder_self", "decoder_self"):
+        assert (masks_words.layer(kind, LOOK_AHEAD), masks_words.layer(kind, "only the previous")) == (
+            LOOK_AHEAD, "only the previous",
+        )  # fmt: skip
     assert {name: masks_words.ready_label("decoder_self", name, "causal") for name in READY_MADE} == {
         "none": "none: read everything", "causal": "causal: itself and before (own)", "window": "window: at most k back",
-        "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens",
+        "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens, none ahead",
     }  # fmt: skip
-    assert masks_words.ready_label("cross", "window", "none") == "window: at most k away"
+    assert masks_words.ready_label("encoder_self", "block-diagonal", "none") == "block-diagonal: own k tokens"
+    assert {name: masks_words.ready_label("cross", name, "window") for name in READY_MADE} == {
+        "none": "none: read everything", "causal": "source places up to its own",
+        "window": "source places at most k from its own (own)", "previous": "only the source place before its own",
+        "block-diagonal": "own block of k source places",
+    }  # fmt: skip
+    assert masks_words.ready_label("encoder_self", "window", "none") == "window: at most k away"
 
 
 def test_a_site_in_the_list(view: MaskView) -> None:

@@ -220,7 +220,9 @@ def two_ways(at: inside.Cell) -> dict[str, dict[str, torch.Tensor]]:
         scores = (q @ k.T) / divisor
         p = scores.masked_fill(~at.site.allowed(), -torch.inf).softmax(-1)
         jacobian = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
-        found[name] = {"scores": scores, "p": p, "entropy": -torch.xlogy(p, p).sum(-1), "gradient": jacobian.flatten(1).norm(dim=1)}
+        gradient = jacobian.flatten(1).norm(dim=1)
+        by_product = (jacobian / divisor).flatten(1).norm(dim=1)      # ∂softmax(q·k / divisor)/∂(q·k), by the chain rule
+        found[name] = {"scores": scores, "p": p, "entropy": -torch.xlogy(p, p).sum(-1), "gradient": gradient, "by q·k": by_product}
     return found
 
 
@@ -233,8 +235,10 @@ def test_the_table_of_the_scaling_is_worked_out_again(traces: dict[str, Trace], 
         ("strongest weight of this query", lambda s: s["p"][2].max()),
         (f"entropy of this query, nats (at most ln {n_open})", lambda s: s["entropy"][2]),
         ("gradient of this query, ‖diag(p) − p·pᵀ‖", lambda s: s["gradient"][2]),
+        ("the same by q·k, ÷ the divisor", lambda s: s["by q·k"][2]),
         ("mean entropy of the head's queries", lambda s: s["entropy"].mean()),
         ("mean gradient of the head's queries", lambda s: s["gradient"].mean()),
+        ("the same by q·k, ÷ the divisor, mean", lambda s: s["by q·k"].mean()),
         ("spread of the head's scores (standard deviation)", lambda s: s["scores"][allowed].std(correction=0)),
     ]
     heading, line, *rows = inside_scaling.table(at).splitlines()
@@ -252,7 +256,14 @@ def test_what_is_said_of_the_scaling_holds_its_numbers(traces: dict[str, Trace])
     both, said = two_ways(at), inside_scaling.says(at)
     assert "2.24 times as far apart" in said
     assert f"{both['without']['p'][2].max():.2f} instead of {both['with']['p'][2].max():.2f}" in said
-    assert f"would be {both['without']['gradient'].mean():.2g} instead of {both['with']['gradient'].mean():.2g}" in said
+    ours, bare = both["with"], both["without"]
+    times = {name: float(bare[name][2] / ours[name][2]) for name in ("gradient", "by q·k")}
+    assert times["gradient"] > 1.05
+    assert times["by q·k"] > 1.05
+    assert f"Softmax would answer {times['gradient']:.3g} times as strongly when a score moves." in said
+    assert f"when q·k moves, the weights would answer {times['by q·k']:.3g} times as strongly." in said
+    assert f"the mean gradient by q·k would be {bare['by q·k'].mean():.2g} instead of {ours['by q·k'].mean():.2g}, " in said
+    assert f"softmax's own {bare['gradient'].mean():.2g} instead of {ours['gradient'].mean():.2g}: neither would be smaller" in said
 
 
 def test_the_curves_are_the_softmax_of_each_divisor(traces: dict[str, Trace]) -> None:
@@ -267,7 +278,9 @@ def test_the_curves_are_the_softmax_of_each_divisor(traces: dict[str, Trace]) ->
     for point in points:
         p = (k @ q / point["divisor"]).softmax(0)
         assert point["entropy"] == pytest.approx(float(-torch.xlogy(p, p).sum()), abs=1e-4)
-        assert point["gradient"] == pytest.approx(float((torch.diag(p) - torch.outer(p, p)).norm()), abs=1e-4)
+        gradient = float((torch.diag(p) - torch.outer(p, p)).norm())
+        assert point["gradient"] == pytest.approx(gradient, abs=1e-4)
+        assert point["product_gradient"] == pytest.approx(gradient / point["divisor"], rel=1e-3, abs=1e-4)
 
 
 @pytest.mark.parametrize(("dark", "blue", "orange"), [(False, "#1b3fae", "#c8590b"), (True, "#9dbcff", "#ff9d5c")])
@@ -373,15 +386,16 @@ def test_the_matrices_file_says_where_the_query_may_read(traces: dict[str, Trace
 def test_the_scaling_table_read_back(traces: dict[str, Trace]) -> None:
     trace, at = chosen(traces, "scaled dot")
     heading, *rows = csv.reader(io.StringIO(inside_export.scaling_csv(trace, at)))
-    assert heading == ["what", "divisor | key", "entropy (nats) | softmax", "gradient norm | weight"]
+    assert heading == ["what", "divisor | key", "entropy (nats) | softmax", "gradient norm | weight", "gradient norm by q·k"]
     points = [[float(v) for v in row[1:]] for row in rows if row[0] == "divisor"]
-    assert points == [[c["divisor"], c["entropy"], c["gradient"]] for c in inside_scaling.curves(at)]
+    assert points == [[c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]] for c in inside_scaling.curves(at)]
     both = two_ways(at)
     bars = [row[1:] for row in rows if row[0] == "weight"]
     assert len(rows) == len(points) + len(bars)
     assert [row[:2] for row in bars] == [[key, name] for key in KEYS for name in ("÷ √5 (the model)", "without")]
     for row, p in zip(bars, torch.stack([both["with"]["p"][2], both["without"]["p"][2]], 1).flatten(), strict=True):
         assert float(row[2]) == pytest.approx(float(p), abs=1e-5)
+        assert row[3] == ""
 
 
 @pytest.mark.parametrize("family", ["transformer", "attention only"])
@@ -418,7 +432,7 @@ def test_under_each_view_stands_its_own_text(traces: dict[str, Trace]) -> None:
     assert "A = Kᵀ·Q with softmax over each column" in said["matrices"]
     assert "variance d_k = 5: dividing by √5" in said["scaling"]
     assert "in nats" in said["scaling"]
-    assert "Concat(b¹ … b³)·W_O = Σₕ bʰ·W_Oʰ + bias" in said["heads"]
+    assert "Concat(b¹ … b³)·W_O + bias = Σₕ bʰ·W_Oʰ + bias" in said["heads"]
     assert "laying the 3 results" in said["heads"]
     for name in ("cosine", "alignment"):
         site = chosen(traces, name)[1].site

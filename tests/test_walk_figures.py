@@ -168,13 +168,18 @@ def test_the_sizes_that_the_sentences_name(traces: dict[str, Trace]) -> None:
 
 
 @pytest.mark.parametrize(("site", "what"), [
-    ("encoder.layers.0.self_attn", "all of the English sentence."), (OWN, "read, the French so far."),
-    (CROSS, "read: the English sentence, as it left the encoder."),
+    ("encoder.layers.0.self_attn", "below is what it can read, all of the English sentence."),
+    (OWN, "below is the French so far, of which a mask will hide what comes after it."),
+    (CROSS, "below is what it can read: the English sentence, as it left the encoder."),
 ])  # fmt: skip
 def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: str) -> None:
     trace = traces["dot"]
     first = inside.stages(trace, inside.cell(trace, trace.attention[site], 0, 1, 0), TERMS)[0]
-    assert first.sentence.endswith(what)
+    query = "b" if site.startswith("encoder") else "e"
+    assert first.sentence == (
+        f"Each token comes as a list of 15 numbers, as it arrives at this attention. “{query}” (on top) is about "
+        f"to read; {what}"
+    )
 
 
 def test_the_mask_says_how_many_are_blocked_and_whether_this_one_is(traces: dict[str, Trace]) -> None:
@@ -199,21 +204,20 @@ def test_what_the_heads_make_together(traces: dict[str, Trace]) -> None:
     sentence = said(traces, "scaled dot")["W_O"].sentence
     assert sentence.startswith("The 3 heads' results stand side by side")
     assert sentence.endswith(
-        f"This head's part has length {parts[1].norm():.2f}, the sum {total.norm():.2f}, and the vector of “d” it is added to "
+        f"This head's part has length {parts[1].norm():.2f}, the sum with the bias {total.norm():.2f}, and the "
+        f"vector of “d” it is added to "
         f"{stream.norm():.2f}."
     )
 
 
 @pytest.mark.parametrize(("family", "end"), [
-    ("transformer", "turns its b into 15 numbers, which are added to the vector of “d”."),
-    ("attention only", "turns its b into 15 numbers, and goes on as they are."),
+    ("transformer", "are added to the vector of “d”."), ("attention only", "go on as they are."),
 ])  # fmt: skip
 def test_a_single_head(family: str, end: str) -> None:
     trace = letters(family, n_heads=1).run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
     last = inside.stages(trace, inside.cell(trace, site, 0, 2, 1), TERMS)[-1]
-    assert last.sentence.startswith("There is one head.")
-    assert last.sentence.endswith(end)
+    assert last.sentence == f"There is one head. W_O turns its b into 15 numbers; with the bias they make those which {end}"
 
 
 def test_heads_without_a_stream_say_nothing_of_one() -> None:
@@ -385,8 +389,8 @@ def test_the_sum_of_the_heads_says_which_adds_most(traces: dict[str, Trace]) -> 
     total, stream = (np.linalg.norm(arrays[name]) for name in ("total", "residual"))
     assert header["title"] == "Decoder layer 2, cross-attention: what each head adds to the French token “d”"
     assert header["sentence"] == (
-        f"At “d”, head {best + 1} adds most: a vector of length {lengths[best]:.2f}. All heads and the bias together make "
-        f"{total:.2f}, which is added to the token's own vector of length {stream:.2f}."
+        f"At “d”, head {best + 1} adds most: a vector of length {lengths[best]:.2f}. All heads and the bias together make one "
+        f"of length {total:.2f}, which is added to the token's own vector of length {stream:.2f}."
     )
     assert (header["site"], header["head"], header["query"], header["file"]) == (CROSS, 1, 2, f"{CROSS}.heads.query2")
     assert [label[0] for label in header["queries"]] == ["[start]", *"edc"]

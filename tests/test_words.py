@@ -129,6 +129,7 @@ def test_terms_of_each_task() -> None:
     assert words.terms("dates", "eng-fra") == words.Terms(
         source="the date as written", source_token="character of the written date", target="the ISO date so far",
         target_token="character of the ISO date", source_label="Date, in any format", target_label="ISO date",
+        aligned="dates-bahdanau",
     )  # fmt: skip
     assert words.terms("translation", "eng") == words.Terms(
         source="the source sentence", source_token="source token", target="the translation so far",
