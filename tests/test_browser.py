@@ -186,9 +186,11 @@ def test_a_shared_link_shows_the_same_view_in_another_browser(page: Page, browse
     source(page).fill(OTHER)
     target(page).fill("1994-0")
     page.locator('.overview button[data-site="encoder.layers.1.self_attn"][data-head="3"]').click()
+    expect(page.locator(".head")).to_have_attribute("data-site", "encoder.layers.1.self_attn")
+    expect(page.locator(".head")).to_have_attribute("data-cols", str(len(OTHER) + 1))
+    rested(page)  # a token of the head before would be locked in that one
     page.locator('.head svg rect[data-side="key"][data-index="5"]').click()
     in_url(page, "lock", "k5")
-    expect(page.locator(".head")).to_have_attribute("data-cols", str(len(OTHER) + 1))
     other = browser.new_context().new_page()
     other.goto(page.url)
     other.wait_for_selector(".head[data-painted]")

@@ -822,3 +822,11 @@ def test_another_width_lays_the_lanes_anew(stage: Stage) -> None:
     assert 7 * pitch <= scroll[0] + scroll[1] + 7
     go(stage, 0)
     assert stage.js("(root) => root.querySelector('.lane-scroll').scrollLeft") == 0
+    stage.page.evaluate("stage.host.style.width = '330px'")
+    stage.frames()
+    pitch = float(stage.attr("rect.pad", "width"))
+    go(stage, 6)
+    go(stage, 2)  # back: the position before it is in sight too
+    assert stage.js("(root) => root.querySelector('.lane-scroll').scrollLeft") == pytest.approx(pitch, abs=1)
+    go(stage, 0)
+    assert stage.js("(root) => root.querySelector('.lane-scroll').scrollLeft") == 0

@@ -622,6 +622,24 @@ def test_a_lock_is_underlined_and_its_lines_stay(stage: Stage) -> None:
     assert len(stage.sent) == 1
 
 
+def test_a_lock_on_its_way_outlives_an_older_answer_but_not_its_head(stage: Stage) -> None:
+    weights = weights_of()
+    for other in ({"site": "encoder.layers.0.self_attn"}, {"head": 1}):
+        at = shown(stage, weights)
+        stage.click(CELLS, *middle(at, 2, -1.5))
+        stage.show(payload(weights))  # worked out before Python heard of it
+        assert stage.data(".head")["lock"] == "q2"
+        stage.show(payload(weights, **other))  # the lock came too late: what Python says of that head stands
+        assert stage.data(".head")["lock"] == ""
+        assert "locked" not in " ".join(stage.attrs("svg text.token", "class"))
+        stage.show(payload(weights))
+        assert stage.data(".head")["lock"] == ""
+        stage.click(CELLS, *middle(at, 2, -1.5))
+        stage.show(payload(weights, lock="q2"))  # heard
+        stage.show(payload(weights, lock="k1"))
+        assert stage.data(".head")["lock"] == "k1"
+
+
 @pytest.mark.parametrize("lock", ["q5", "k7", "x1", "q", "", "q-1"])
 def test_a_lock_on_a_token_that_is_not_there_is_none(stage: Stage, lock: str) -> None:
     shown(stage, lock=lock if lock != "q-1" else "q99")

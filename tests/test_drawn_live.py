@@ -278,6 +278,22 @@ def test_a_payload_is_read_as_it_is_packed(stage: Stage) -> None:
         assert [int(v) for v in found[1][2][2]] == arrays["b"].tolist()
 
 
+# --- colours
+
+
+def test_another_theme_has_its_colours_at_once(stage: Stage) -> None:
+    header = {"queries": [["q", "", False]], "keys": [["k", "", False]], "query": 0, "key": 0, "queryAxis": "reads",
+              "keyAxis": "read", "blocked": [[]]}  # fmt: skip
+    stage.mount("choice").show(pack(header, weights=np.ones(1, np.float32)))
+    assert hex_of(stage.css(".keys button", "backgroundColor")[0]) == ACCENT
+    stage.page.evaluate(
+        "(colours) => Object.entries(colours).forEach((pair) => stage.host.style.setProperty(...pair))",
+        DARK | {"--st-primary-color": "#7a0019"},
+    )
+    stage.show(pack(header, weights=np.ones(1, np.float32)))
+    assert hex_of(stage.css(".keys button", "backgroundColor")[0]) == "#7a0019"
+
+
 # --- numbers and texts
 
 

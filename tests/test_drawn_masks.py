@@ -223,6 +223,7 @@ def test_pointing_at_a_cell_says_why_it_is_open_or_blocked(stage: Stage) -> None
     ):  # fmt: skip
         stage.move(BOARD, *at(stage, q, k))
         assert stage.text(".said") == said
+        assert stage.texts(".said .token") == [f"q{q}", f"k{k}"]
         assert not stage.hidden(".tip")
         verb = " may read " if "may read" in said else " may not read "
         assert stage.text(".tip .pair") == f"q{q}{verb}k{k}"
@@ -406,6 +407,20 @@ def test_the_keyboard_paints_too(stage: Stage) -> None:
     assert stage.sent[2:] == [["paint", {"kind": "cross", "cells": [[0, 0, 0]]}]]
 
 
+def test_other_keys_are_left_to_the_browser(stage: Stage) -> None:
+    shown(stage)
+    pressed = """(root, key) => {
+      const board = root.querySelector(".painting canvas.cells");
+      board.focus();
+      return board.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true, bubbles: true }));
+    }"""
+    for key in ("Tab", "a", "Escape", "Home"):
+        assert stage.js(pressed, key) is True
+        assert stage.text(".said").startswith("Point at a cell")
+    for key in ("ArrowRight", " ", "Enter"):
+        assert stage.js(pressed, key) is False  # or the page would scroll
+
+
 def test_an_older_answer_does_not_undo_a_stroke(stage: Stage) -> None:
     _, arrays = shown(stage)
     stage.click(BOARD, *at(stage, 2, 3))
@@ -419,6 +434,27 @@ def test_an_older_answer_does_not_undo_a_stroke(stage: Stage) -> None:
     stage.click(BOARD, *at(stage, 2, 3))
     stage.show(payload(kind="decoder_self")[0])  # another mask has nothing of it
     assert (open_cells(stage) == (arrays["base"] == 0)).all()
+
+
+def test_signs_stand_in_the_middle_under_turned_keys_too(stage: Stage) -> None:
+    shown(stage, keys=[[f"a long key, number {i}", "", False] for i in range(COLS)])
+    cells, texts = grid(stage), stage.drawn(BOARD, "text")
+    assert {one["align"] for one in texts if one["text"].startswith("a long")} == {"left"}
+    signs = [one for one in texts if one["text"] in ("0", "−∞")]
+    assert [one["align"] for one in signs] == ["center"] * (ROWS * COLS)
+    assert [one["x"] for one in signs[:COLS]] == pytest.approx([cells["left"] + (k + 0.5) * cells["wide"] for k in range(COLS)])
+
+
+def test_the_cells_fill_the_room_they_have(stage: Stage) -> None:
+    for rows, cols in ((2, 45), (45, 2)):
+        names = [[[f"{side}{i}", "", False] for i in range(n)] for side, n in (("q", rows), ("k", cols))]
+        shown(stage, _arrays={"base": np.zeros((rows, cols), np.uint8)}, queries=names[0], keys=names[1])
+        cells, box = grid(stage), stage.box(BOARD)
+        right, bottom = cells["left"] + cols * cells["wide"], cells["top"] + rows * cells["tall"]
+        if cols > rows:
+            assert box["width"] - 30 <= right <= box["width"]
+        else:
+            assert box["height"] - 5 <= bottom <= box["height"]
 
 
 def test_long_texts_have_small_cells_without_signs(stage: Stage) -> None:
@@ -544,7 +580,8 @@ def test_what_each_token_was_worth_before_and_after(stage: Stage) -> None:
             "",
         ]
     for name in ("before", "after"):
-        widths = stage.js("(root, one) => [...root.querySelectorAll(one)].map((e) => parseFloat(e.style.width))", f".bar.{name}")
+        bars = f".tokens td.bars > .bar.{name}"
+        widths = stage.js("(root, one) => [...root.querySelectorAll(one)].map((e) => parseFloat(e.style.width))", bars)
         assert widths == pytest.approx(
             [100 * -float(v) / 4.5 for v in arrays["logBefore" if name == "before" else "logAfter"]], rel=1e-3, abs=1e-4
         )

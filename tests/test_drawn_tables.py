@@ -341,8 +341,9 @@ def test_pointing_outlines_the_chosen_row_and_the_numbers_that_belong_together(s
             for one in together:
                 for line in {3} | ({0} if column["family"] and one["id"] in top else set()):
                     long = arrays[top[one["id"]]].size if line == 0 else arrays[header["columns"][one["id"]]["array"]].shape[1]
-                    places.add((round(one["x"] + 2 * one["width"] / long - 1, 2), TOP + line * ROW + 2))
-            assert {(round(one["x"], 2), one["y"]) for one in frames} == places
+                    step = one["width"] / long
+                    places.add((round(one["x"] + 2 * step - 1, 2), TOP + line * ROW + 2, round(max(step, 2) + 2, 2)))
+            assert {(round(one["x"], 2), one["y"], round(one["w"], 2)) for one in frames} == places
             assert {(one["colour"], one["h"]) for one in frames} == {(INK, ROW - 4)}
     stage.away()
     assert len(stage.drawn(MARKS)) == 1
@@ -764,3 +765,19 @@ def test_a_click_chooses_who_reads_or_what_is_read(stage: Stage) -> None:
     assert stage.texts(".keys button") == [*"abcdeabcde", "[end]"]
     stage.click(".keys button", n=9)
     assert stage.sent[-1] == ["pick", {"query": QUERY, "key": 9}]
+
+
+def test_what_is_chosen_is_in_sight_among_many_tokens(stage: Stage) -> None:
+    many = [[f"token{i}", "", False] for i in range(60)]
+    arrays = {"weights": np.full(60, 1 / 60, np.float32)}
+    stage.mount("choice", 500)
+    for query, key in ((40, 20), (10, 55), (0, 0)):
+        told = {"queries": many, "keys": many, "blocked": [[]] * 60, "query": query, "key": key}
+        stage.show(stage.change(payload("token_choice"), arrays, **told))
+        for side, chosen in (("queries", query), ("keys", key)):
+            box, button = stage.box(f".{side}.tokens"), stage.box(f".{side} button", chosen)
+            assert box["height"] < 70
+            assert box["top"] <= button["top"]
+            assert button["bottom"] <= box["bottom"]
+            middle = (button["top"] + button["bottom"] - box["top"] - box["bottom"]) / 2
+            assert not chosen or abs(middle) < button["height"]

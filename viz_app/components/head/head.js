@@ -18,15 +18,15 @@ class Head extends Fitted {
     picture.cols = picture.keys.length;
     picture.weights = picture.arrays.weights;
     picture.codes = Uint8Array.from(picture.weights, (w, i) => (picture.arrays.blocked[i] ? 0 : 1 + Math.round(w * 254)));
+    const { site, head, rows, cols, lock } = picture, another = this.picture?.site !== site || this.picture.head !== head;
     Object.assign(this, { picture, theme });
-    if (this.waiting === picture.lock) this.waiting = undefined;
-    this.lock = this.spotOf(this.waiting ?? picture.lock);     // a lock on its way to Python is not undone by an older answer
+    if (another || this.waiting === lock) this.waiting = undefined;
+    this.lock = this.spotOf(this.waiting ?? lock);     // a lock on its way to Python is not undone by an older answer
     this.root.querySelector(".title").textContent = picture.title;
     this.root.querySelector(".chip").style.background = headColour(picture.head);
     this.hovered = null;
     this.tip.hidden = true;
     this.fit();
-    const { site, head, rows, cols } = picture;
     Object.assign(this.root.dataset, { site, head, rows, cols, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }
 
