@@ -222,7 +222,7 @@ def fell(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) -> str
             fall = round(best["score"], 1) - round(longest["score"], 1)      # of the numbers as they are shown
             lines.append(
                 f"- **{name}** falls by {fall:.1f} BLEU, from {best['score']:.1f} ({where[0]}) to "
-                f"{longest['score']:.1f} ({where[1]}, {longest['cases']} cases)."
+                f"{longest['score']:.1f} ({where[1]}, {longest['cases']:,} cases)."
             )
     counts = [bucket["cases"] for buckets in records.values() for bucket in buckets]
     sizes = f"Each point is a score over {min(counts):,} to {max(counts):,} cases; point at it to see how many."
