@@ -157,6 +157,12 @@ class Stage:
             box["left"] + (box["width"] / 2 if x is None else x), box["top"] + (box["height"] / 2 if y is None else y)
         )
 
+    def keeps_the_keyboard(self, selector: str, data: bytes) -> bool:
+        """Whether the last of these elements, focused, still is when other data is shown."""
+        self.js("(root, all) => { window.held = [...root.querySelectorAll(all)].at(-1); held.focus(); }", selector)
+        self.show(data)
+        return self.js("(root) => root.activeElement === held")
+
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.keyboard.press(key)

@@ -34,7 +34,7 @@ DONE = weight_colour(39 / 254)
 
 
 def label(text: str) -> list[Any]:
-    return [text, "a sign" if text == "q" else "", text.startswith("[")]
+    return [text, "a sign" if text.startswith("q") else "", text.startswith("[")]
 
 
 def lane(tokens: list[str], seed: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -316,6 +316,7 @@ def test_the_lanes_are_called_what_they_are(stage: Stage, width: int, own: bool)
 @pytest.mark.parametrize("sampling", [False, True])
 def test_the_bars_are_the_probabilities_of_the_step(stage: Stage, sampling: bool) -> None:
     header, arrays = shown(stage, sampling=sampling, forced=[3])
+    assert any(note for _, note, _ in header["serial"]["candidates"][3])
     for step in range(5):
         go(stage, step)
         for name in ("parallel", "serial"):
@@ -400,7 +401,7 @@ def test_the_chips_are_what_it_reads_at_the_step(stage: Stage) -> None:
                 for i, ((text, note, _), (_, state, weight, title)) in enumerate(zip(labels, chips, strict=True)):
                     there = side == "cross" or i <= step
                     assert state == ("open" if there else later)
-                    b, small = stage.texts(f".panel.{name} .chips[data-side={side}] .chip-token:nth-child({i + 1}) > *")
+                    b, small = stage.texts(f".panel.{name} .chips[data-side={side}] .chip-token:nth-child({i + 1}) > :is(b, small)")
                     colour = stage.css(f".panel.{name} .chips[data-side={side}] .chip-token", "backgroundColor")[i]
                     if there:
                         assert (b, small) == (text, f"{weights[i]:.2f}")
@@ -606,6 +607,7 @@ def test_play_goes_step_by_step_to_the_end_and_can_be_paused(stage: Stage) -> No
 def test_a_click_on_a_candidate_forces_it_and_undo_frees(stage: Stage) -> None:
     _header, arrays = shown(stage)
     assert stage.js("(root) => root.querySelector('.free').disabled") is True
+    assert stage.keeps_the_keyboard(".panel.serial .bar", payload(step=2)[0])
     stage.click(".panel.serial .bar", n=4)
     assert stage.sent == [["force", {"position": 2, "id": int(arrays["serial_ids"][2, 4])}]]
     stage.show(payload(step=0)[0])

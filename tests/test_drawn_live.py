@@ -32,6 +32,7 @@ SOCKET = """() => {
     send(text) { this.sent.push(text); }
     opened() { this.readyState = 1; this.onopen?.(); }
     closed() { this.readyState = 3; this.onclose?.(); }
+    close() { this.readyState = 2; }
     answer(bytes) { this.onmessage({ data: Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0)).buffer }); }
   };
   for (const name of ["source", "target"]) {
@@ -170,6 +171,25 @@ def test_a_page_that_is_not_live_asks_nothing(stage: Stage) -> None:
     typed(stage, "abcd")
     assert stage.page.evaluate("sockets[0].protocols") == ["attnscope", "other"]
     assert asked(stage) == [{"source": "abcd", "target": ""}]
+
+
+def test_another_session_has_a_socket_of_its_own(stage: Stage) -> None:
+    live(stage)
+    stage.page.evaluate("sockets[0].opened()")
+    typed(stage, "a")
+    stage.show({"token": "secret", "path": "/app/live", "open": True}, (1, 2), key="live")
+    assert stage.page.evaluate("sockets.length") == 1  # the same session goes on
+    stage.show({"token": "other", "path": "/app/live", "open": True}, (1, 3), key="live")
+    assert stage.page.evaluate("sockets.map((s) => [s.protocols[1], s.readyState])") == [["secret", 2], ["other", 0]]
+    stage.page.evaluate("sockets[1].opened()")
+    typed(stage, "ab")
+    assert stage.page.evaluate("sockets[1].sent.map((one) => JSON.parse(one).source)") == ["ab"]  # not waiting for the old answer
+    stage.page.evaluate("() => { sockets[0].closed(); sockets[0].onmessage?.({ data: new ArrayBuffer(0) }); }")
+    typed(stage, "abc")
+    assert stage.page.evaluate("sockets.map((s) => s.sent.length)") == [1, 1]  # the old one's end says nothing of the new one
+    answer(stage, "theirs", (7, 7))
+    assert words(stage) == ["theirs"]
+    assert stage.page.evaluate("sockets.map((s) => s.sent.length)") == [1, 2]
 
 
 def test_an_answer_may_bring_a_packed_picture(stage: Stage) -> None:

@@ -98,6 +98,11 @@ def at(stage: Stage, query: float, key: float) -> tuple[float, float]:
     return cells["left"] + (key + 0.5) * cells["wide"], cells["top"] + (query + 0.5) * cells["tall"]
 
 
+def at_panel(stage: Stage, n: int, query: float, key: float) -> tuple[float, float]:
+    cells = grid(stage, n)
+    return cells["left"] + (key + 0.5) * cells["wide"], cells["top"] + (query + 0.5) * cells["tall"]
+
+
 def open_cells(stage: Stage) -> np.ndarray:
     """Which cells of the board are tinted; the others have to be hatched."""
     cells, pixels = grid(stage), stage.pixels(BOARD)
@@ -125,7 +130,7 @@ def test_open_cells_are_tinted_and_blocked_ones_hatched(stage: Stage) -> None:
         assert (one["x"], one["y"]) == pytest.approx(
             (cells["left"] + (k + 0.5) * cells["wide"], cells["top"] + (q + 0.5) * cells["tall"] + 0.5)
         )
-        assert (one["align"], one["colour"]) == ("center", INK)
+        assert (one["align"], one["colour"], one["font"]) == ("center", INK, "11px sans-serif")
     assert stage.text(".painting .title") == "Which mask this is"
     assert stage.text(".painting .legend") == (
         "Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by you. A token paints "
@@ -149,6 +154,7 @@ def test_the_board_names_its_tokens_and_axes(stage: Stage) -> None:
         assert one["y"] == pytest.approx(cells["top"] + (i + 0.5) * cells["tall"])
         assert one["x"] == pytest.approx(cells["left"] - 6)
         assert one["colour"] == (QUIET if i == ROWS - 1 else INK)
+        assert one["font"] == texts[f"k{i}"]["font"] == "12px sans-serif"
     for i in range(COLS):
         one = texts[f"k{i}"]
         assert one["x"] == pytest.approx(cells["left"] + (i + 0.5) * cells["wide"])
@@ -197,11 +203,15 @@ def test_the_strip_shows_every_mask_as_its_layers_and_their_union(stage: Stage) 
             r, c = divmod(i, cols)
             seen = pixels.within(c * side + 1, r * side + 1, side - 2, side - 2)
             assert (len(seen) == 1 and alike(*seen, TINT)) if allowed else seen == {PAPER, HATCH}
+            row = [pixels.at(c * side + j / RATIO, r * side + 2) == HATCH for j in range(16)]
+            assert sum(row) == (0 if allowed else 2)  # every eighth device pixel
     stage.click(".group", 5, 5, 0)
     assert stage.sent == [["kind", {"kind": "encoder_self"}]]
+    assert stage.keeps_the_keyboard(".group", payload()[0])
     three = [{**header["strip"][1], "pictures": [header["strip"][1]["pictures"][0]] * 2 + [header["strip"][1]["pictures"][1]]}]
     stage.show(payload(strip=three)[0])
     assert stage.texts(".group .sign") == ["∧", "="]
+    assert stage.texts(".caption") == ["padding", "padding", "all together"]
     assert stage.texts(".group .name") == ["Cross"]
     stage.click(".group", 5, 5, 0)
     assert stage.sent[-1] == ["kind", {"kind": "cross"}]
@@ -242,6 +252,21 @@ def test_pointing_at_a_cell_says_why_it_is_open_or_blocked(stage: Stage) -> None
     assert stage.hidden(".tip")
     assert stage.text(".said") == "Point at a cell to read why it is open or blocked; click or drag to change it."
     assert not stage.texts(".forms td")
+
+
+def test_the_tip_stands_beside_the_pointer_and_within_the_page(stage: Stage) -> None:
+    shown(stage)
+    for move in (
+        lambda: stage.move(BOARD, *at(stage, 2, 3)),
+        lambda: stage.move(BOARD, *at(stage, 4, 0)),
+        lambda: stage.move(".panel.difference .cells", *at_panel(stage, 2, 4, 6)),
+    ):
+        stage.js("(root) => root.addEventListener('pointermove', (e) => { root.at = [e.clientX, e.clientY]; })")
+        move()
+        x, y = stage.js("(root) => root.at")
+        tip, root = stage.box(".tip"), stage.box(".masks")
+        assert tip["top"] == pytest.approx(y + 18, abs=1)
+        assert tip["left"] == pytest.approx(min(x + 16, root["right"] - tip["width"]), abs=1)
 
 
 def test_pointing_at_a_token_frames_its_row_or_column(stage: Stage) -> None:

@@ -322,6 +322,11 @@ def test_a_click_is_sent_and_outlives_older_answers(stage: Stage) -> None:
         assert (data["site"], data["head"]) == stands
 
 
+def test_a_new_picture_leaves_the_keyboard_where_it_is(stage: Stage) -> None:
+    shown(stage)
+    assert stage.keeps_the_keyboard(".grid button", payload()[0])
+
+
 def test_fewer_and_more_kinds_layers_and_heads_leave_nothing_behind(stage: Stage) -> None:
     shown(stage)
     stage.show(payload(kinds=KINDS[2:], heads=(3,))[0])
