@@ -184,7 +184,14 @@ class Stage:
         """The SVG that a button hands over: its name and its root."""
         name, kind, raw = self.saved(selector)
         assert kind == "image/svg+xml"
-        return name, ElementTree.fromstring(raw)
+        root = ElementTree.fromstring(raw)
+        wide, tall = root.get("width"), root.get("height")
+        assert root.get("viewBox") == f"0 -30 {wide} {tall}"
+        paper, heading = root[0], root[1]
+        assert [part.tag.rpartition("}")[2] for part in (root, paper, heading)] == ["svg", "rect", "text"]
+        assert [paper.get(name) for name in ("x", "y", "width", "height")] == ["0", "-30", wide, tall]
+        assert [heading.get(name) for name in ("x", "y", "font-size", "font-weight")] == ["8", "-11", "13", "600"]
+        return name, root
 
     def frames(self, n: int = 2) -> None:
         """Let the browser lay out and paint."""

@@ -481,6 +481,8 @@ def test_a_long_column_of_tokens_shrinks_and_names_every_nth(stage: Stage) -> No
     size = float(stage.attr("svg text.token[data-side=query]", "font-size"))
     assert size == 13
     assert set(stage.attrs("svg text.token", "visibility")) == {None}
+    shown(stage, weights_of(25, 7))
+    assert near(stage.attrs("svg text.token[data-side=query]", "font-size"), 0.72 * 364 / 25)
 
 
 def test_long_tokens_leave_room_for_the_numbers(stage: Stage) -> None:

@@ -457,6 +457,7 @@ def assert_heads_table(stage: Stage, header: dict, arrays: dict, titles: dict[st
 
 def test_columns_share_the_width_and_the_least_important_go_first(stage: Stage) -> None:
     header, _ = unpack(payload())
+    order = {"a": 3, "k": 2, "sides": 2, "raw": 2, "v": 2, "products": 1, "terms": 1, "scores": 1, "masked": 1}
     seen = {}
     for width in (1250, 900, 620, 480, 330):
         shown(stage, width=width)
@@ -467,6 +468,8 @@ def test_columns_share_the_width_and_the_least_important_go_first(stage: Stage) 
             seen[width, number] = ids
             assert [name for name in told["columns"] if name in ids] == ids or not told["columns"]
             assert set(told["main"]) <= set(ids)
+            for one in placed if told["columns"] else ():
+                assert one.get("drop") == (0 if one["id"] in told["main"] else order.get(one["id"])), one["id"]
             start = min(118, width * 0.3)
             assert placed[0]["x"] == pytest.approx(start)
             for one, following in itertools.pairwise(placed):
@@ -592,6 +595,7 @@ def test_a_new_table_has_no_tip_of_the_old_one(stage: Stage, component: str) -> 
     point(stage, next(iter(columns(stage))), 2)
     stage.show(payload(component))
     assert stage.hidden(".tip")
+    assert stage.data(f".{component}")["painted"] == "2"
 
 
 def test_another_width_draws_the_walk_anew(stage: Stage) -> None:
