@@ -19,6 +19,7 @@ from models import masks
 from models.attention import Cache, MultiHeadAttention
 from models.encoder_decoder import EncoderDecoder, check_fields
 from models.masks import Mask, Masks
+from models.trace import tap
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,17 @@ class SelfStack(nn.Module):
     def __init__(self, config: AttentionOnlyConfig, kind: str) -> None:
         super().__init__()
         sizes = (config.d_model, config.n_heads, kind, config.similarity)
+        self.stream = "source" if kind == "encoder_self" else "target"
         self.layers = nn.ModuleList(
             nn.ModuleDict({"self_attn": MultiHeadAttention(*sizes), **_add_norm(config)}) for _ in range(config.n_self_layers)
         )
 
     def forward(self, x: Tensor, mask: Mask, cache: Cache | None = None) -> Tensor:
         for layer in self.layers:
-            x = _added(x, layer["self_attn"](x, x, mask, cache), layer)
+            attention = layer["self_attn"]
+            if "layer_norm" in layer:
+                tap(_place(attention), "resid_pre", x, self.stream, "d_model", "residual stream before self-attention")
+            x = _added(x, attention(x, x, mask, cache), layer)
         return x
 
 
@@ -89,12 +94,19 @@ class AttentionOnly(EncoderDecoder):
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
         x = self.decoder(self._embed(target, "target", start), masks.get("decoder_self", Mask()), cache)
+        if self.config.residual:
+            tap(_place(self.decoder.cross_attn), "resid_mid", x, "target", "d_model", "residual stream before cross-attention")
         c = _added(x, self.decoder.cross_attn(x, memory, masks["cross"], cache), self.decoder.cross)
         return self._logits(c, f"{'LayerNorm(X + ' * self.config.residual}Attn(X, X'){')' * self.config.residual} · embeddingᵀ")
 
 
 def _add_norm(config: AttentionOnlyConfig) -> dict[str, nn.Module]:
     return {"layer_norm": nn.LayerNorm(config.d_model)} if config.residual else {}
+
+
+def _place(attention: MultiHeadAttention) -> str:
+    """The path of the layer that an attention stands in."""
+    return attention.path.rpartition(".")[0]
 
 
 def _added(x: Tensor, attended: Tensor, parts: nn.ModuleDict) -> Tensor:

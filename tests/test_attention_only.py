@@ -6,10 +6,10 @@ import pytest
 import torch
 from small import BATCH, N_HEADS, N_SOURCE, N_TARGET, VOCAB, padded_ids, random_attention_only, random_ids
 
-from models import decoding
+from models import anatomy, decoding
 from models.attention_only import AttentionOnly, AttentionOnlyConfig
 from models.checks import check_site
-from models.trace import record
+from models.trace import finish, record
 
 STAGES = {   # name → (self-attention layers, heads, whether with Add & Norm)
     "Attn(X, X')": (0, 1, False), "Attn(X, X)": (1, 1, False), "several heads": (1, N_HEADS, False),
@@ -74,6 +74,37 @@ def test_step_by_step_is_the_stacked_run(layers, heads, residual):
     run = decoding.Incremental(model, source)
     for m in range(1, 10):
         torch.testing.assert_close(run.next_log_probs(target[:, :m]), together[:, m - 1], rtol=1e-4, atol=1e-5)
+
+
+def test_with_add_and_norm_there_is_a_stream_and_it_is_what_each_attention_is_added_to():
+    """LayerNorm of a stream and what is added to it is the next attention's stream, and behind the last the logits' input."""
+    model = random_attention_only(n_self_layers=2, n_heads=2, residual=True)
+    source, target = random_ids(1, N_SOURCE), random_ids(1, N_TARGET)
+    with record() as recording:
+        logits = model(source, target)
+    activations, sites = finish(recording, {"source": ("x",) * N_SOURCE, "target": ("y",) * N_TARGET})
+    stream = {name: held.value for name, held in activations.items() if ".resid_" in name}
+    assert sorted(stream) == [
+        "decoder.layers.0.resid_pre", "decoder.layers.1.resid_pre", "decoder.resid_mid", "encoder.layers.0.resid_pre",
+        "encoder.layers.1.resid_pre",
+    ]  # fmt: skip
+    assert all(activations[name].tokens == ("y" if name.startswith("decoder") else "x",) * len(activations[name].tokens)
+               for name in stream)
+    embedded, position = (activations[f"encoder.{part}"].value for part in ("embedding", "position"))
+    assert torch.equal(stream["encoder.layers.0.resid_pre"], embedded + position)
+    for side in ("encoder", "decoder"):
+        following = [stream[f"{side}.layers.1.resid_pre"], stream.get(f"{side}.resid_mid")]
+        for i, after in enumerate(following):
+            if after is not None:
+                place = f"{side}.layers.{i}"
+                added = stream[f"{place}.resid_pre"] + activations[f"{place}.self_attn.attn_out"].value
+                torch.testing.assert_close(getattr(model, side).layers[i]["layer_norm"](added), after)
+    out = model.decoder.cross["layer_norm"](stream["decoder.resid_mid"] + activations["decoder.cross_attn.attn_out"].value)
+    torch.testing.assert_close(out @ model.embedding.weight.T, logits)
+    trace = type("Run", (), {"activations": activations})
+    for name, before in (("encoder.layers.1.self_attn", "encoder.layers.1.resid_pre"), ("decoder.cross_attn", "decoder.resid_mid")):
+        assert torch.equal(anatomy.residual(trace, sites[name]), stream[before][0])
+    assert anatomy.residual(type("Run", (), {"activations": {}}), sites["decoder.cross_attn"]) is None
 
 
 def positions_share(x: torch.Tensor) -> float:

@@ -68,6 +68,16 @@ def test_attention_alone():
     assert recording.attention["decoder.cross_attn"].layer == 0
 
 
+def test_attention_with_residual_connections():
+    """A stream before each attention is marked, and said, where there is one."""
+    streams = [mark for mark in said(recorded(random_attention_only(n_self_layers=1, residual=True))) if "resid" in mark[0]]
+    assert streams == [
+        ("encoder.layers.0.resid_pre", "source", "d_model", BEFORE),
+        ("decoder.layers.0.resid_pre", "target", "d_model", BEFORE),
+        ("decoder.resid_mid", "target", "d_model", "residual stream before cross-attention"),
+    ]
+
+
 @pytest.mark.parametrize(("cell", "formula"), [("gru", "(1 − z)∘n + z∘h_{t−1}"), ("tanh", "tanh(W x_t + U h_{t−1} + b)")])
 @pytest.mark.parametrize("attention", ["bahdanau", "none"])
 def test_a_recurrent_model(cell, formula, attention):
