@@ -49,11 +49,13 @@ def additive(
 
 @dataclass(frozen=True)
 class Kind:
-    """One similarity: its function, its formula, and how its parameters begin for queries of d, keys of e, a hidden units."""
+    """One similarity: its function, its formula, and how its parameters begin for queries of d, keys of e, a hidden units;
+    `begins` says so in words, empty where there are none."""
 
     function: Callable[..., Tensor]
     formula: str
     begin: Callable[[int, int, int], dict[str, Tensor]] = lambda d, e, a: {}
+    begins: str = ""
 
 
 def _begin_cosine(d: int, e: int, a: int) -> dict[str, Tensor]:
@@ -72,9 +74,9 @@ def _begin_additive(d: int, e: int, a: int) -> dict[str, Tensor]:
 KINDS = {
     "dot": Kind(dot, "q·k"),
     "scaled dot": Kind(scaled_dot, "q·k/√d"),
-    "cosine": Kind(cosine, "t·cos(q, k)", _begin_cosine),
-    "general": Kind(general, "q·M·k", _begin_general),
-    "additive": Kind(additive, "v·tanh(W q + U k)", _begin_additive),
+    "cosine": Kind(cosine, "t·cos(q, k)", _begin_cosine, "t is 10"),
+    "general": Kind(general, "q·M·k", _begin_general, "M is I/√d, which gives the scaled dot product"),
+    "additive": Kind(additive, "v·tanh(W q + U k)", _begin_additive, "W, U and v are drawn at random"),
 }
 
 

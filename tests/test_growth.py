@@ -193,7 +193,8 @@ def test_under_another_similarity_no_score_is_said(page: AppTest, address: str, 
     trained = said(page, "trained")["rows"][0][1]
     assert trained == (
         "Trained for 4,000 steps on generated examples. That was with the scaled dot similarity: scored by additive, as here, "
-        "nothing was measured."
+        "nothing was measured. What additive learns besides was never trained with these weights and is as in a new model: W, U "
+        "and v are drawn at random."
     )
     assert prose(page).count("exact match") == (step is not None and not address)      # of the weights as trained, at the slider
 

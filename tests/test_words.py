@@ -7,6 +7,7 @@ import torch
 from drawn import letters
 
 from models.masks import STREAMS
+from models.similarity import KINDS, LearnedSimilarity
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.figures.inside_words import token_names
@@ -172,3 +173,28 @@ def test_one_language_alone_is_not_spoken_of(name: str) -> None:
 def test_where_a_model_was_trained_is_said_once() -> None:
     assert "Trained for 4,000 steps on pairs.tsv." in words.trained({"step": 4000, "data": {"file": "pairs.tsv"}})
     assert "Trained for 7 steps." in words.trained({"step": 7, "data": {}})
+
+
+# another similarity on the same weights
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_numbers_of_a_similarity_that_nobody_trained_are_said_and_begin_as_they_are_said_to(name):
+    torch.manual_seed(3)
+    first, second = (dict(LearnedSimilarity(name, 7, 7, 5).named_parameters()) for _ in range(2))
+    said = words.trained_otherwise({"step": 1500}, "scaled dot", name)
+    measured = f"Trained for 1,500 steps. That was with the scaled dot similarity: scored by {name}, as here, nothing was measured."
+    if not first:
+        assert said == measured
+        return
+    never = f" What {name} learns besides was never trained with these weights and is as in a new model: "
+    assert said.startswith(measured + never)
+    begun = said.removeprefix(measured + never)
+    assert re.findall(r"\bt\b|[MWUv]\b", begun)[: len(first)] == [{"log_t": "t"}.get(own, own) for own in first]
+    drawn = any(not torch.equal(first[own], second[own]) for own in first)
+    assert ("drawn at random" in begun) == drawn
+    if name == "cosine":
+        assert float(first["log_t"].detach().exp()) == pytest.approx(float(begun[:-1].split(" is ")[1]))
+    if name == "general":
+        assert begun == "M is I/√d, which gives the scaled dot product."
+        torch.testing.assert_close(first["M"].detach(), torch.eye(7) / 7**0.5)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from models.similarity import KINDS
 from models.trace import AttentionSite, Trace
 
 _KIND_TITLES = {
@@ -232,4 +233,11 @@ def trained(training: dict) -> str:
 
 def trained_otherwise(training: dict, own: str, name: str) -> str:
     """The same of weights that are scored by another similarity than they were trained with."""
-    return f"{made(training)} That was with the {own} similarity: scored by {name}, as here, nothing was measured."
+    said = f"{made(training)} That was with the {own} similarity: scored by {name}, as here, nothing was measured."
+    return f"{said}{_untrained(name)}"
+
+
+def _untrained(name: str) -> str:
+    """That a similarity which was swapped in has numbers of its own that nobody trained; empty where it has none."""
+    begins = KINDS[name].begins
+    return f" What {name} learns besides was never trained with these weights and is as in a new model: {begins}." if begins else ""
