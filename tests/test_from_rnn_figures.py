@@ -315,9 +315,10 @@ def test_how_models_learned_as_a_table_and_a_file() -> None:
     ("recurrent", {"attention": "none"}, (0, "RNN, fixed vector h_m")), ("recurrent", {}, (1, "RNN with Bahdanau's alignment")),
     ("attention only", {"n_self_layers": 0}, (2, "Attn(X, X′) alone")),
     ("attention only", {"n_self_layers": 1, "n_heads": 1}, (3, "Attn(X, X), then Attn(X, X′)")),
-    ("attention only", {"n_self_layers": 1, "n_heads": 3}, (4, "the same with 3 heads")),
+    ("attention only", {"n_self_layers": 1, "n_heads": 3}, (4, "Attn(X, X), then Attn(X, X′), 3 heads")),
     ("attention only", {"n_self_layers": 2}, (5, "2 self-attention layers stacked")),
-    ("transformer", {}, (6, "Transformer: residuals, LayerNorm, feed-forward too")), ("transformer", {"similarity": "dot"}, None),
+    ("attention only", {"n_self_layers": 2, "residual": True}, (6, "2 stacked, with residuals and LayerNorm")),
+    ("transformer", {}, (7, "Transformer: residuals, LayerNorm, feed-forward too")), ("transformer", {"similarity": "dot"}, None),
     ("attention only", {"similarity": "dot"}, None),
 ])  # fmt: skip
 def test_which_stage_a_model_is(family: str, sizes: dict, stage: tuple | None) -> None:

@@ -64,7 +64,8 @@ def _stage(config: object) -> tuple[int, str] | None:
         if config.n_self_layers == 0:
             return 2, "Attn(X, X′) alone"
         if config.n_self_layers == 1:
-            return (3, "Attn(X, X), then Attn(X, X′)") if config.n_heads == 1 else (4, f"the same with {config.n_heads} heads")
+            what = "Attn(X, X), then Attn(X, X′)"
+            return (3, what) if config.n_heads == 1 else (4, f"{what}, {config.n_heads} heads")
         if config.residual:
             return 6, f"{config.n_self_layers} stacked, with residuals and LayerNorm"
         return 5, f"{config.n_self_layers} self-attention layers stacked"

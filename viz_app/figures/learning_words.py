@@ -8,10 +8,10 @@ from viz_app.figures.learning import ENOUGH, Learner
 STAGES = (
     "The same task, dates as people write them → ISO, at every step of the way: one fixed vector; an alignment over all states; "
     "attention with the recurrence taken away, alone, after self-attention, with several heads, stacked, stacked with residual "
-    "connections and LayerNorm; and the Transformer, which adds a feed-forward layer. Stacked on nothing but itself attention "
-    "averages the source's positions until they are all but alike, so that the decoder's queries get next to no gradient; later "
-    "its states grow from layer to layer until softmax picks a single key. Every row is a trained checkpoint of this app: pick "
-    "it under *Model* to look inside."
+    "connections and LayerNorm; and the Transformer, whose layers each have a feed-forward part, and the decoder's each a "
+    "cross-attention. Stacked on nothing but itself attention averages the source's positions until they are all but alike, so "
+    "that the decoder's queries get next to no gradient; later the decoder's states grow from layer to layer until softmax picks "
+    "a single key. Every row is a trained checkpoint of this app: pick it under *Model* to look inside."
 )
 NOT_SHIPPED = "No checkpoints of these models are installed."
 
