@@ -56,6 +56,40 @@ def test_scaled_weights_begin_as_xaviers_but_for_the_last_matrix_of_each_sublaye
         torch.testing.assert_close(found["scaled"][name], factor * plain, msg=name)
 
 
+DEEP = {"d_model": 128, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 4, "n_decoder_layers": 1}
+
+
+def test_each_matrix_begins_with_the_standard_deviation_of_its_formula():
+    """Glorot and Bengio 2010, eq. 16: √(2/(in + out)); then 1/√8 for 4 encoder layers of 2 sublayers, 1/√3 for one of 3."""
+    torch.manual_seed(7)
+    model = Transformer(TransformerConfig(VOCAB, **DEEP, init="scaled"))
+    last = {"encoder": 8**-0.5, "decoder": 3**-0.5}
+    for name, matrix in model.named_parameters():
+        if matrix.dim() == 2 and not name.startswith("embedding"):
+            expected = (2 / sum(matrix.shape)) ** 0.5
+            if name.split(".")[-2] in ("W_O", "W_2"):
+                expected *= last[name.split(".")[0]]
+            assert float(matrix.detach().std()) == pytest.approx(expected, rel=0.02), name
+
+
+def likeness(init: str, seed: int) -> float:
+    """Mean cosine between two positions of one source as a new encoder of four layers leaves them."""
+    torch.manual_seed(seed)
+    model = Transformer(TransformerConfig(VOCAB, **DEEP, init=init)).eval()
+    source = random_ids(BATCH, N_SOURCE, seed)
+    with torch.no_grad():
+        memory = model.encode(source, model.masks(source, source))
+    rows, columns = torch.triu_indices(N_SOURCE, N_SOURCE, 1)
+    return float(torch.cosine_similarity(memory[:, rows], memory[:, columns], dim=-1).mean())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_positions_of_a_new_deep_encoder_stay_apart_where_the_weights_are_scaled(seed):
+    """Xavier's leave hardly anything to attend to: every position is nearly the same vector."""
+    assert likeness("xavier", seed) > 0.75
+    assert likeness("scaled", seed) < 0.45
+
+
 ATTENTION = ["attn_out"]
 FEED_FORWARD = ["ff.ff_pre", "ff.ff_post"]
 ENCODER_LAYER = ["resid_pre", "self_attn.attn_out", "resid_mid", *FEED_FORWARD, "resid_post"]
