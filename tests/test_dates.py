@@ -5,6 +5,7 @@ import subprocess
 import sys
 import unicodedata
 from datetime import date, datetime
+from hashlib import sha256
 from random import Random
 
 import pytest
@@ -225,6 +226,23 @@ def test_no_string_is_both_validated_and_tested_on():
     assert [case.source for case in task.held_out(7, validation=True)] == [
         task.tokenizer.decode(list(source)) for source in validated[:7]
     ]  # fmt: skip
+
+
+def test_batches_are_the_training_examples_of_one_step_after_the_other():
+    task = DatesTask(batch_size=11)
+    for step, batch in zip(range(3), task.batches(5), strict=False):
+        written = [(task.tokenizer.decode(list(s)), task.tokenizer.decode(list(t))) for s, t in batch]
+        assert written == [(e.source, e.target) for e in dates.training_examples(5, step, 11)]
+    assert len(next(DatesTask().batches(5))) == 256
+
+
+def test_the_examples_are_those_that_the_shipped_checkpoints_were_trained_and_scored_on():
+    """Golden: another share of a language, another chance of a weekday or another seed gives other dates and other writings."""
+    task = DatesTask()
+    training = [e for step in range(3) for e in dates.training_examples(1, step, 500)]
+    held_out = [c for validation in (False, True) for c in task.held_out(300, validation=validation)]
+    assert sha256(repr(training).encode()).hexdigest()[:16] == "f334905ea918399c"
+    assert sha256(repr(held_out).encode()).hexdigest()[:16] == "730716b62c721dbc"
 
 
 def test_about_five_percent_of_dates_are_held_out():

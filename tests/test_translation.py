@@ -1,16 +1,17 @@
 """Pair files good and bad, the split, and batches bounded by token count."""
 
 import gzip
+import hashlib
 import random
 
 import pytest
 
 from models.batches import bucketed, collate
 from models.tasks import DataError, open_task
-from models.tasks.pair_files import read_pairs
+from models.tasks.pair_files import fingerprint, read_pairs
 from models.tasks.split import split_of
 from models.tasks.translation import TATOEBA_LICENCE, TranslationTask
-from models.tokenizer import END, PAD, START
+from models.tokenizer import END, PAD, START, Tokenizer
 
 WORDS = [("one", "un"), ("red", "rouge"), ("big", "grand"), ("old", "vieux"), ("dog", "chien"), ("cat", "chat"), ("I", "je")]
 
@@ -105,6 +106,8 @@ def test_held_out_cases_have_every_translation_and_a_fixed_order(task):
     assert {len(c.references) for c in cases} == {1, 2}
     assert task.held_out(3) == cases[:3]
     assert [c.source for c in cases] != sorted(c.source for c in cases)
+    digests = [hashlib.blake2b(c.source.encode()).digest() for c in cases]
+    assert digests == sorted(digests)
 
 
 def test_batches_are_bounded_by_their_padded_tokens(task):
@@ -151,6 +154,23 @@ def test_a_pair_longer_than_the_bound_stands_alone():
     assert sorted(bucketed([(50, 50), (1, 1), (1, 1)], 11, random.Random(1))) == [[0], [1, 2]]
 
 
+def test_a_batch_may_be_just_as_large_as_the_bound():
+    """Of two pairs of one token each side, ends included: 2 · (2 + 2) padded tokens."""
+    assert [len(batch) for batch in bucketed([(1, 1)] * 4, 8, random.Random(1))] == [2, 2]
+    assert [len(batch) for batch in bucketed([(1, 1)] * 4, 7, random.Random(1))] == [1, 1, 1, 1]
+    assert [len(batch) for batch in bucketed([(1, 2)] * 4, 9, random.Random(1))] == [1, 1, 1, 1]     # 2 · (2 + 3) are too many
+
+
+def test_an_epoch_of_several_pools_has_every_pair_once_in_no_order_of_length():
+    lengths = [(1 + i % 7, 1 + i % 5) for i in range(20_003)]
+    batches = bucketed(lengths, 120, random.Random(1))
+    assert sorted(i for batch in batches for i in batch) == list(range(20_003))
+    longest = [max(lengths[i][1] for i in batch) for batch in batches]
+    assert longest[:50] != sorted(longest[:50])
+    of = [{frozenset(batch) for batch in bucketed([(3, 3)] * 100, 40, random.Random(seed))} for seed in (1, 2)]
+    assert not of[0] & of[1]      # pairs of one length meet others in another epoch
+
+
 def test_collating_shifts_the_target_right():
     batch = collate([([7, 8, 9], [5]), ([7], [5, 6])])
     assert batch.source.tolist() == [[7, 8, 9, END], [7, END, PAD, PAD]]
@@ -158,9 +178,23 @@ def test_collating_shifts_the_target_right():
     assert batch.labels.tolist() == [[5, END, PAD], [5, 6, END]]
 
 
+def test_the_vocabulary_is_learned_on_both_sides_of_the_training_pairs_alone(task):
+    def learned(*names: str, sides: slice = slice(None)) -> str:
+        return Tokenizer.bpe((text for name in names for pair in task._split[name] for text in pair[sides]), 131).to_json()
+
+    assert task.tokenizer.to_json() == learned("train")
+    others = [learned("test"), learned("train", sides=slice(1)), learned("train", sides=slice(1, 2))]
+    assert task.tokenizer.to_json() not in others
+    given = Tokenizer.characters("abc")
+    assert TranslationTask(task.paths, tokenizer=given).tokenizer is given
+
+
 def test_long_pairs_are_left_out_of_training(file):
     short = TranslationTask(file, vocab_size=131, max_length=7)
     assert max(max(len(s), len(t)) for s, t in short._train) < 7
+    longest = max(max(len(s), len(t)) for s, t in short._train)
+    assert longest == 6      # one of 7 is too long
+    assert TranslationTask(file, vocab_size=131).max_length == 96
     with pytest.raises(DataError, match="no train pair is shorter than 1 tokens"):
         next(iter(TranslationTask(file, vocab_size=131, max_length=1).batches(1)))
 
@@ -185,6 +219,11 @@ def test_the_licence_is_tatoebas_only_for_tatoebas_file(file, tmp_path):
 
 def test_the_fingerprint_is_of_the_content(task, file, tmp_path):
     assert task.data()["file"] == "pairs.tsv"
+    assert task.data()["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    each = [hashlib.sha256(file.read_bytes()).hexdigest(), hashlib.sha256(b"x").hexdigest()]
+    (tmp_path / "x").write_bytes(b"x")
+    both = {"file": "pairs.tsv + x", "sha256": hashlib.sha256("".join(each).encode()).hexdigest()}
+    assert fingerprint([file, tmp_path / "x"]) == both
     other = tmp_path / "pairs.tsv"
     other.write_bytes(file.read_bytes() + b"x\ty\n")
     assert TranslationTask(other).data()["sha256"] != task.data()["sha256"]
