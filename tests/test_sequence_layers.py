@@ -311,6 +311,11 @@ def test_the_layers_that_are_timed_have_the_sizes_that_were_asked_for(monkeypatc
     assert x.std() > 0.5
 
 
+def test_the_smallest_layers_of_all_are_timed():
+    timings = list(measure(1, 1, 1, torch.device("cpu"), lengths=(1,)))
+    assert [(t.n, len(t.seconds)) for t in timings] == [(1, 1)] * 4
+
+
 def test_the_slope_is_that_of_the_upper_half():
     times = [Timing(RNN, n, (1.0 if n < 64 else (n / 64) ** 2,) * 3) for n in LENGTHS]
     assert growth(times, RNN) == (128, 1024, pytest.approx(2.0))

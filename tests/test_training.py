@@ -95,6 +95,17 @@ def test_a_step_by_hand(tmp_path):
         torch.testing.assert_close(moved, torch.full_like(moved, record.learning_rate), rtol=0.01, atol=1e-7)
 
 
+def test_dropout_falls_otherwise_at_every_step_for_every_seed_and_in_every_process(tmp_path):
+    trainer, other = reversal_trainer(tmp_path, steps=1), reversal_trainer(tmp_path, steps=1, seed=2)
+    seeds = [trainer._dropout_seed(), other._dropout_seed()]
+    trainer.step = 1
+    seeds.append(trainer._dropout_seed())
+    trainer.rank = 1
+    seeds.append(trainer._dropout_seed())
+    assert len(set(seeds)) == 4
+    assert trainer._dropout_seed() == seeds[-1]
+
+
 def test_the_small_model_learns_to_write_backwards(trained_folder):
     checkpoint = load_checkpoint(trained_folder)
     cases = Reversal().held_out()
