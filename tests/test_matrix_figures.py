@@ -436,6 +436,8 @@ def test_under_each_view_stands_its_own_text(traces: dict[str, Trace]) -> None:
     assert "laying the 3 results" in said["heads"]
     for name in ("cosine", "alignment"):
         site = chosen(traces, name)[1].site
-        assert words.formula(site) in inside_words.explain("matrices", site, TERMS)
+        assert f"at once: {words.formula(site)} for every pair, softmax, mixture. " in inside_words.explain("matrices", site, TERMS)
+        turned = "Rows and columns are two ways to write the same numbers, turned."
+        assert inside_words.explain("matrices", site, TERMS).endswith(f". {turned}")
         assert ("s(i−1) is laid" in inside_words.explain("matrices", site, TERMS)) == (name == "alignment")
     assert inside_words._raised(12) == "¹²"

@@ -13,8 +13,10 @@ from models.position_measures import measure
 from models.positions import wavelengths
 from models.reach import BIDIRECTIONAL, CNN, RNN, SELF_ATTENTION, Choice, Reach
 from models.shuffle import ShuffleTest
-from viz_app.figures import from_rnn_words, inside_scaling, masks_words
+from viz_app import masks_state, words
+from viz_app.figures import from_rnn_words, inside_scaling, learning_words, masks_words
 from viz_app.figures import positions_words as positions
+from viz_app.figures.learning import Learner
 
 
 def reach(kind: str, norms: list[list[float]], **more: object) -> Reach:
@@ -284,3 +286,45 @@ def test_what_the_gradients_say_of_the_division(softmax: tuple, product: tuple, 
     """With the division first, without second."""
     found = SimpleNamespace(mean_gradient=softmax, mean_product_gradient=product)
     assert inside_scaling._moral(found) == said
+
+
+# what is common to several pages
+
+
+def test_where_queries_keys_and_values_come_from() -> None:
+    site, said = SimpleNamespace(projections={"W_Q": ()}), {}
+    for kind in ("encoder_self", "decoder_self", "cross"):
+        site.kind = kind
+        said[kind] = words.where_from(site, words.terms("translation", "eng-fra"))
+    both = "Queries **Q**, keys **K** and values **V** all come from"
+    assert said == {
+        "encoder_self": f"{both} the English sentence: each English token may read every other, in both directions.",
+        "decoder_self": f"{both} the French so far. Nothing may read what comes after it, because while the model writes, that "
+        "does not exist yet: these cells are hatched and their weight is exactly 0.",
+        "cross": "Queries **Q** come from the French so far (the decoder); keys **K** and values **V** come from the English "
+        "sentence (as it leaves the encoder). This is where the two texts meet.",
+    }
+
+
+def test_at_an_earlier_step() -> None:
+    said = words.at_step(1250, SimpleNamespace(output=""), {})
+    assert said == (
+        "All pictures below are of the weights after 1,250 steps, reading the same two texts; the line above is the finished "
+        "model's. Of these weights: no score was measured. Position by position, they would have said: (nothing)"
+    )
+    assert words.at_step(1, SimpleNamespace(output="abc"), {}).endswith("they would have said: abc")
+
+
+@pytest.mark.parametrize(("sizes", "said"), [
+    ((10, 2000), "W, U and v (in all 10 to 2,000 parameters). "), ((10, 10), "W, U and v. "),
+])  # fmt: skip
+def test_sizes_are_told_where_they_differ(sizes: tuple[int, ...], said: str) -> None:
+    found = [Learner("x", "one", size, 400, (), None, None) for size in sizes]
+    assert said in learning_words.similarities(found)
+    assert "trained for 400 steps each by one recipe" in learning_words.similarities(found)
+
+
+def test_names_in_links_of_the_masks_page_stay() -> None:
+    """A link from yesterday shows the same today."""
+    assert (masks_state.SECOND, masks_state.WHICH, masks_state._VIEW_PARAM) == ("masks-second", "masks-shown", "mask")
+    assert masks_state._PARAMS == {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask", "cross": "cross-mask"}
