@@ -86,7 +86,7 @@ def test_influence_by_distance(look: Look) -> None:
         assert line.hovertemplate == f"{kind}, distance %{{x}}: <b>%{{y:.6g}}</b>, mean of %{{customdata}} pairs<extra></extra>"
     x, y = figure.layout.xaxis, figure.layout.yaxis
     assert (x.title.text, y.title.text) == ("distance |i − j| (tokens)", "mean ‖∂y_i/∂x_j‖ (log)")
-    assert (y.type, y.autorange, y.dtick) == ("log", True, 1)
+    assert (y.type, y.autorange, y.dtick, y.tickformat, x.tickformat) == ("log", True, 1, "~g", "d")
     assert x.type is None
     assert figure.layout.showlegend is True
     assert (figure.layout.legend.orientation, figure.layout.font.color) == ("h", look.text)

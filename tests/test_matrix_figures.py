@@ -307,6 +307,7 @@ def test_the_bars_and_the_curves_say_what_they_show(traces: dict[str, Trace], da
         assert line["data"]["values"] == inside_scaling.curves(at)
         assert (line["encoding"]["x"]["field"], line["encoding"]["x"]["title"]) == ("divisor", "divisor of q·k")
         assert line["encoding"]["x"]["scale"]["type"] == "log"
+        assert line["encoding"]["x"]["axis"] == {"values": [2.0**power for power in range(-2, 6)], "format": "~g"}
         assert (line["encoding"]["y"]["field"], line["encoding"]["y"]["title"]) == (field, unit)
         assert line["encoding"]["y"]["scale"] == {"zero": True}
         assert [tip["field"] for tip in line["encoding"]["tooltip"]] == ["divisor", field]

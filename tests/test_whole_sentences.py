@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from drawn import letters
 from small import random_attention_only, random_model, random_seq2seq
 
 from models.interventions import MaskChange, MaskChanges
@@ -328,3 +329,19 @@ def test_names_in_links_of_the_masks_page_stay() -> None:
     """A link from yesterday shows the same today."""
     assert (masks_state.SECOND, masks_state.WHICH, masks_state._VIEW_PARAM) == ("masks-second", "masks-shown", "mask")
     assert masks_state._PARAMS == {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask", "cross": "cross-mask"}
+
+
+@pytest.mark.parametrize(("kind", "said"), [
+    ("encoder_self", "The source is read once, so writing meets the same mask at every step."),
+    ("decoder_self", "While writing, a prefix of m tokens meets the top-left m × m part of the mask."),
+    ("cross", "While writing, a prefix of m tokens meets the first m rows of the mask."),
+])  # fmt: skip
+def test_what_of_a_mask_is_met_while_writing(kind: str, said: str) -> None:
+    trace = letters("transformer").run("abc", "ed")
+    site = next(site for site in trace.attention.values() if site.kind == kind)
+    held = f"Every layer and head of that kind of attention, and both sentences, by position. {said}"
+    assert held in masks_words.rules(site)
+    streams = {True: "its residual stream and the bias of W_O", False: "the bias of W_O"}
+    for has_stream, stream in streams.items():
+        said = f"the heads pass on zeros, and the token goes on with {stream} alone."
+        assert said in masks_words.rules(site, has_stream)
