@@ -225,11 +225,13 @@ def test_inference_shows_nothing_beyond_its_step_and_training_everything(stage: 
         assert all(alike(hex_of(one["box"]["fill"]), DONE) for one in cells(stage, "predicts"))
         column = stage.js(
             "(root) => { const r = root.querySelector('.lanes svg rect[fill-opacity=\"0.1\"]'); return "
-            "[+r.getAttribute('x'), +r.getAttribute('width'), r.getAttribute('fill')]; }"
+            "[+r.getAttribute('x'), +r.getAttribute('width'), r.getAttribute('fill'), +r.getAttribute('y'), "
+            "+r.getAttribute('height')]; }"
         )
         pitch = float(stage.attr("rect.pad", "width"))
         assert column[:2] == pytest.approx([step * pitch + 1, pitch - 2])
         assert hex_of(column[2]) == ACCENT
+        assert column[3:] == [1, float(stage.attr(".lanes svg", "height")) - 2]
         arrows = stage.js(
             "(root) => [...root.querySelectorAll('.lanes svg > g[stroke-width=\"1.3\"]')].map((g) => "
             "[g.getAttribute('visibility'), g.getAttribute('opacity'), g.querySelector('path').getAttribute('d')])"
@@ -705,6 +707,7 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
     assert [float(one[1]) for one in lines] == [float(one[2]) for one in lines] == pytest.approx([floor, (floor + top) / 2, top])
     assert [float(one[2]) - 4 for one in ticks] == pytest.approx([float(one[1]) for one in lines])
     swatches = [(float(x), hex_of(fill)) for _, x, fill in stage.elements(".chart svg > rect", "x", "fill")]
+    assert stage.attrs(".chart svg > rect", "y", "width", "height") == [{"y": "4", "width": "10", "height": "10"}] * 2
     names = {one[0]: float(one[1]) for one in texts}
     assert swatches == [(58, "#e69f00"), (162, ACCENT)]
     assert (names["without cache"], names["with cache"]) == (72, 176)
