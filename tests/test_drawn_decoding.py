@@ -480,6 +480,11 @@ def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
         go(stage, 4)
         assert stage.text(".panel.serial .lead") == said
         assert all(stage.js("(root) => [...root.querySelectorAll('.panel.serial .bar')].map((e) => e.disabled)"))
+    shown(stage, own=False)
+    assert stage.text(".panel.parallel .lead") == (
+        "Position 3 of 5 of one single pass. Given: [start] a b "
+        "(the rest is there too, but each position reads its own token alone)"
+    )
     long = [f"t{i}" for i in range(20)]
     shown(stage, written=long)
     go(stage, 11)
@@ -522,10 +527,12 @@ def test_a_recurrent_decoder_shows_its_states(stage: Stage) -> None:
                 for i, value in enumerate(values):
                     for y in (1, 16):
                         assert alike(pixels.at((i + 0.5) / size * wide, y), signed_colour(float(value), scale), 2)
-                stage.move(here, (2.5 / size) * box["width"], 8, n)
-                said = stage.attrs(here, "title")[n]
-                assert said.startswith("number 3: ")
-                assert np.float32(said[10:].replace("−", "-")) == values[2]
+                assert pixels.tall == 18 * RATIO
+                for cell in (2, 0, size - 1):
+                    stage.move(here, ((cell + 0.5) / size) * box["width"], 8, n)
+                    number, said = stage.attrs(here, "title")[n].split(": ")
+                    assert number == f"number {cell + 1}"
+                    assert np.float32(said.replace("−", "-")) == values[cell]
         for i, one in enumerate(cells(stage, "predicts")):  # a recurrence has come as far in training too
             assert one["said"]["visibility"] == ("visible" if i <= step else "hidden")
             assert one["shown"] == str(i <= step).lower()
