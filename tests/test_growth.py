@@ -53,7 +53,9 @@ def test_a_long_text_still_gives_a_picture_of_modest_size() -> None:
 
 def test_the_curve_holds_the_recorded_losses_and_says_how_it_is_spaced() -> None:
     curve = [{"step": 20, "loss": 4.25}, {"step": 40, "loss": 1.5, "validation loss": 1.75}, {"step": 60, "loss": 0.0}]
-    layers = growth.loss_curve(curve, 40, "#000000", "#888888").to_dict()["layer"]
+    chart = growth.loss_curve(curve, 40, "#000000", "#888888").to_dict()
+    assert "title" not in chart         # what a title says here is wider than the picture, which would cut it off
+    layers = chart["layer"]
     values = [layer["data"]["values"] for layer in layers]
     assert [(row["step"], row["at"], row["loss"]) for row in values[0]] == [
         (20, 4.25, "4.25"), (40, 1.5, "1.5"), (60, 5e-5, "below 0.00005"),
@@ -155,6 +157,7 @@ def test_under_the_slider_stands_the_score_of_that_steps_weights_and_no_other(pa
         assert trained == f"{made}{score[:1].upper()}{score[1:]}."
         assert prose(page).count("exact match") == 2
         assert any("measured alike" in caption.value for caption in page.caption)
+        assert any("training (line), held-out dates or sentences (dots)" in caption.value for caption in page.caption)
 
 
 def test_the_recorded_score_of_a_snapshot_is_what_it_gets_right() -> None:

@@ -16,6 +16,7 @@ FRAME_MS, LAST_FRAME_MS = 700, 2500
 _CELL, _LEFT, _TOP, _FONT = 24, 120, 110, 13
 _LONGEST_PICTURE = 48      # tokens a side; beyond it the cells shrink
 STEP_UNIT = 10             # steps; up to there the axis of the loss curve is nearly even
+LOSSES = "Loss a token: training (line), held-out dates or sentences (dots); the bar is the step shown"
 LEAST_LOSS = 5e-5          # a record has four decimals, and 0 is on no log axis
 
 
@@ -40,9 +41,7 @@ def loss_curve(curve: Sequence[dict[str, float]], step: int, accent: str, quiet:
     line = alt.Chart(alt.Data(values=training)).mark_line(color=quiet, strokeWidth=1.5).encode(x=x, y=y, tooltip=tip)
     dots = alt.Chart(alt.Data(values=held_out)).mark_point(color=accent, filled=True, size=36).encode(x=x, y=y, tooltip=tip)
     here = alt.Chart(alt.Data(values=[{"step": step}])).mark_rule(color=accent, strokeWidth=2).encode(x="step:Q")
-    title = alt.TitleParams("Loss a token: training (line), held-out dates or sentences (dots); the bar is the step shown",
-                            anchor="start", fontSize=12, fontWeight=400)
-    return alt.layer(line, dots, here).properties(height=200, title=title)
+    return alt.layer(line, dots, here).properties(height=220)
 
 
 def _point(step: int, loss: float, of: str) -> dict[str, Any]:

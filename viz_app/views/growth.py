@@ -37,6 +37,7 @@ def choose(shown: Shown) -> int | None:
         colours = look(st.context.theme.type)
         record = shown.scope.training
         chart = growth.loss_curve(record.get("curve", []), step, colours.accent, colours.quiet)
+        st.caption(growth.LOSSES)       # above the picture: in it, where it is wider than the picture, it is cut off
         st.altair_chart(chart, key="growth-loss")
         st.caption(growth.two_losses(record, shown.scope.config.dropout))
     try:
