@@ -9,13 +9,14 @@ import pytest
 from models import cli, shipped
 from models.recipes import FEW_PAIRS, PLANS, in_words, plan_for
 from models.scope import shipped_folder
+from models.train_command import plan_of
 
 
 @pytest.mark.parametrize("name", shipped())
 def test_the_recorded_command_gives_the_recorded_sizes_and_recipe(name: str) -> None:
     folder = shipped_folder() / name
     record, config = (json.loads((folder / file).read_text("utf-8")) for file in ("training.json", "config.json"))
-    plan = cli._plan(cli._parser().parse_args(shlex.split(record["command"])[1:]))
+    plan = plan_of(cli._parser().parse_args(shlex.split(record["command"])[1:]))
     recipe = asdict(plan.recipe)
     assert {key: recipe[key] for key in record["recipe"]} == record["recipe"]
     tokenizer = plan.data.get("tokenizer")
