@@ -218,6 +218,8 @@ def test_the_view_outlives_a_visit_to_another_page(page: Page) -> None:
     page.get_by_role("link", name="Masks").click()
     expect(source(page)).to_have_value(OTHER)
     page.get_by_role("link", name="Attention", exact=True).click()
+    expect(page.locator(".overview")).to_be_visible()  # Masks shows two texts under `.written` until it has left
+    expect(page.locator(".written")).to_have_count(1)
     expect(page.locator(".head")).to_have_attribute("data-site", SITE)
     expect(page.locator(".written .source")).to_have_text(OTHER)
 
