@@ -18,10 +18,10 @@ from typing import Any
 
 from models import weights
 from models.architectures import ARCHITECTURES, Model, name_of
-from models.encoder_decoder import check_types
+from models.architectures.encoder_decoder import check_types
 from models.errors import CheckpointError
-from models.scores import at_snapshot
-from models.tokenizer import PAD, SPECIALS, Tokenizer
+from models.tokenizers.base import PAD, SPECIALS, Tokenizer
+from models.training.scores import at_snapshot
 from models.training_record import check_record
 
 CONFIG, TOKENIZER, RECORD, WEIGHTS = FILES = ("config.json", "tokenizer.json", "training.json", "model.safetensors")

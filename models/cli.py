@@ -9,9 +9,9 @@ from pathlib import Path
 
 from models import evaluate_command, train_command
 from models.checkpoint import CheckpointError, seal
-from models.recipes import PLANS
 from models.scope import InputError, chosen_device, folder_of, load
 from models.tasks import DataError
+from models.training.recipes import PLANS
 
 PAIRS = {"nargs": "+", "metavar": "FILE"}
 TWO_WAYS = "a tab-separated file, or two that agree line by line; .gz too"

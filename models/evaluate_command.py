@@ -10,12 +10,12 @@ import torch
 from tqdm import tqdm
 
 from models.checkpoint import add_to_record
-from models.evaluation import METRICS, by_length, hypotheses, signature
 from models.scope import Scope, chosen_device, load
 from models.tasks import open_task
 from models.tasks.base import Case, Task
 from models.tasks.pair_files import as_paths, fingerprint, read_pairs
 from models.tasks.translation import TranslationTask, as_cases
+from models.training.evaluation import METRICS, by_length, hypotheses, signature
 
 
 def record_score(task: Task, out: Path, device: torch.device) -> None:
@@ -40,7 +40,7 @@ def _recorded(scope: Scope, metric: str, texts: list[str], cases: list[Case]) ->
 
 
 def _measured(scope: Scope, metric: str, result: float, n_cases: int) -> dict[str, Any]:
-    """A score as a record holds it, with what it was measured on (models.scores)."""
+    """A score as a record holds it, with what it was measured on (models.training.scores)."""
     scores = {f"held-out {metric}": round(result, 2), "cases": n_cases}
     return {"scores": scores, "measured_on": scope.weights_digest}
 

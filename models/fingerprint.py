@@ -7,7 +7,7 @@ from hashlib import sha256
 import torch
 
 from models.architectures import Model, name_of
-from models.tokenizer import Tokenizer
+from models.tokenizers.base import Tokenizer
 
 
 def weights_digest(model: Model) -> str:

@@ -11,15 +11,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from models import decoding, masks
+from models import decoding
 from models.architectures import Config, Model, build
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, snapshots
 from models.fingerprint import fingerprint, weights_digest
-from models.interventions import MaskChanges
-from models.masks import STREAMS, Masks
-from models.scores import of_weights, unmeasured
-from models.tokenizer import END, PAD, SPECIALS, Encoding, Tokenizer
+from models.layers import masks
+from models.layers.masks import STREAMS, Masks
+from models.tokenizers.base import END, PAD, SPECIALS, Encoding, Tokenizer
 from models.trace import Recording, Trace, finish, record
+from models.trace.edits import MaskChanges
+from models.training.scores import of_weights, unmeasured
 
 _PACKAGE = Path(__file__).parent
 Drawn = Mapping[str, Bool[Tensor, "_ _"]]   # kind of attention → allowed cells (query, key)
@@ -129,7 +130,7 @@ class Scope:
         return snapshots(self.path)
 
     def with_similarity(self, name: str) -> "Scope":
-        """The same trained weights, scored by another similarity (models.similarity.KINDS), for which they were not trained;
+        """The same trained weights, scored by another similarity (models.layers.similarity.KINDS), for which they were not trained;
         what it learns besides begins as in a new model, seed 0, and nothing is measured of it. Raises ValueError for a model
         without self-attention."""
         if not hasattr(self.config, "similarity"):

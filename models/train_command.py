@@ -12,12 +12,12 @@ from tqdm import tqdm
 
 from models.architectures import ARCHITECTURES
 from models.evaluate_command import record_score
-from models.recipes import Plan, in_words, plan_for
-from models.run_folder import claimed, clear, leftovers
 from models.scope import chosen_device, load
 from models.tasks import open_task
 from models.tasks.pair_files import read_pairs
-from models.training import Recipe, Trainer, join_processes
+from models.training.recipes import Plan, in_words, plan_for
+from models.training.run_folder import claimed, clear, leftovers
+from models.training.trainer import Recipe, Trainer, join_processes
 
 
 def add_settings(train: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from streamlit.proto.BidiComponent_pb2 import BidiComponent
 from streamlit.testing.v1 import AppTest
 
-from viz_app.figures.payload import unpack
+from viz_app.drawing.payload import unpack
 
 
 def component(app: AppTest, key: str) -> BidiComponent:

@@ -10,7 +10,7 @@ from small import random_attention_only, random_model, random_seq2seq
 
 from models.checkpoint import Checkpoint
 from models.scope import Scope
-from models.tokenizer import Tokenizer
+from models.tokenizers.base import Tokenizer
 
 SVG = "{http://www.w3.org/2000/svg}"
 LETTERS = "abcde=@"

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from models.architectures import Config, Model
-from models.attention_only import AttentionOnly, AttentionOnlyConfig
-from models.seq2seq import Seq2Seq, Seq2SeqConfig
+from models.architectures.attention_only import AttentionOnly, AttentionOnlyConfig
+from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
+from models.architectures.transformer import Transformer, TransformerConfig
 from models.tasks.base import Case
-from models.tokenizer import Tokenizer
-from models.training import Recipe, Trainer
-from models.transformer import Transformer, TransformerConfig
+from models.tokenizers.base import Tokenizer
+from models.training.trainer import Recipe, Trainer
 
 N_HEADS, D_HEAD, D_FF, VOCAB, N_CTX = 3, 5, 23, 31, 37
 BATCH, N_SOURCE, N_TARGET = 2, 11, 13

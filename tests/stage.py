@@ -15,13 +15,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from browser import CHROMIUM, FLAGS, no_browser
 from playwright.sync_api import Page, sync_playwright
+from served_app import CHROMIUM, FLAGS, no_browser
 
 from viz_app import components
 from viz_app.components import stamped
-from viz_app.figures.colours import ramp
-from viz_app.figures.payload import pack, unpack
+from viz_app.drawing.colours import ramp
+from viz_app.drawing.payload import pack, unpack
 
 PAPER, ACCENT, INK, ORANGE = "#ffffff", "#1b3fae", "#1d2330", "#b24608"
 DARK = {"--st-background-color": "#10141d", "--st-primary-color": "#8fb1ff", "--st-text-color": "#e8ebf2"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import models
 from models import cli
 from viz_app import checkpoints
-from viz_app.byte_cache import budget
+from viz_app.session.byte_cache import budget
 
 WARNING = """
 *** SHARED: this app is open to everyone who can reach {address}, port {port}. ***

@@ -8,18 +8,19 @@ from pathlib import Path
 
 import streamlit as st
 
-from viz_app import arrival, cache, live, parts, state
+from viz_app import ui
 from viz_app.components.live import live as listen
-from viz_app.live import Pictures
-from viz_app.reading import answering
-from viz_app.shown import Shown
-from viz_app.sidebar import sidebar
-from viz_app.views.attention import attention
-from viz_app.views.decoding import decoding
-from viz_app.views.from_rnn import from_rnn
-from viz_app.views.inside import inside
-from viz_app.views.masks import masks
-from viz_app.views.positions import positions
+from viz_app.session import arrival, cache, live, url_state
+from viz_app.session.current_run import Shown
+from viz_app.session.live import Pictures
+from viz_app.session.respond import answering
+from viz_app.sidebar.form import sidebar
+from viz_app.views.attention.page import attention
+from viz_app.views.decoding.page import decoding
+from viz_app.views.from_rnn.page import from_rnn
+from viz_app.views.inside.page import inside
+from viz_app.views.masks.page import masks
+from viz_app.views.positions.page import positions
 
 _STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}</style>"
 
@@ -51,7 +52,7 @@ def main() -> None:
     page = st.navigation([*pages, by_name], position="top")
     if page == by_name:     # Streamlit serves the first page at "/" alone, but its own address may be typed too
         st.switch_page(landing, query_params=st.query_params.to_dict())
-    state.arrive()
+    url_state.arrive()
     _page(pages[page])
     cache.settle()
 
@@ -64,7 +65,7 @@ def _page(view: View) -> None:
         desk.view, desk.answer = view, None
     shown = sidebar()
     if shown is None:
-        parts.nothing()
+        ui.nothing()
         return
     pictures = view(shown)
     desk.answer = answering(desk, pictures) if pictures and desk.scope is shown.scope else None

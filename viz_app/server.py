@@ -9,8 +9,9 @@ from starlette.middleware import Middleware
 from streamlit.cli_util import open_browser
 from streamlit.web.server.server_util import get_display_address, get_url
 
-from viz_app import bounds, live
+from viz_app import bounds
 from viz_app.door import Door, known
+from viz_app.session import live
 
 
 @asynccontextmanager

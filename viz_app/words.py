@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from models.similarity import KINDS
+from models.layers.similarity import KINDS
 from models.trace import AttentionSite, Trace
 
 _KIND_TITLES = {

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from models.batches import Pair
-from models.tokenizer import Tokenizer
+from models.tokenizers.base import Tokenizer
+from models.training.batches import Pair
 
 
 class DataError(ValueError):

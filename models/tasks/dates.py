@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from models.batches import Pair
 from models.tasks import date_formats
 from models.tasks.base import Case
-from models.tokenizer import Tokenizer
+from models.tokenizers.base import Tokenizer
+from models.training.batches import Pair
 
 _TEST_SEED, _VALIDATION_SEED = 0, 1
 

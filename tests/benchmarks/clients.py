@@ -18,9 +18,9 @@ from websockets.asyncio.client import ClientConnection, connect
 import models
 from tests.benchmarks.serving import APP, served
 from tests.benchmarks.side_by_side import Result, print_table
-from viz_app.figures.labels import labels
-from viz_app.figures.payload import unpack
-from viz_app.live import PROTOCOL
+from viz_app.drawing.labels import labels
+from viz_app.drawing.payload import unpack
+from viz_app.session.live import PROTOCOL
 
 CHECKPOINT, SITE, HEAD = "eng-fra", "encoder.layers.0.self_attn", 1
 N_CLIENTS, SECONDS, EVERY = 30, 15, 1.0

@@ -8,9 +8,9 @@ from time import process_time
 
 import torch
 
+from models.architectures.transformer import Transformer
 from models.decoding import greedy
-from models.tokenizer import END
-from models.transformer import Transformer
+from models.tokenizers.base import END
 from tests.benchmarks.recording import ENG_FRA
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 

@@ -15,14 +15,14 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from models.batches import Batch, Pair, bucketed, collate
-from models.objectives import label_smoothed_loss
-from models.progress import cross_attention_entropy
-from models.recipes import plan_for
+from models.architectures.transformer import Transformer, TransformerConfig
 from models.tasks.pair_files import read_pairs
-from models.tokenizer import END, PAD, START, Tokenizer
-from models.training import scheduled_rate
-from models.transformer import Transformer, TransformerConfig
+from models.tokenizers.base import END, PAD, START, Tokenizer
+from models.training.batches import Batch, Pair, bucketed, collate
+from models.training.objectives import label_smoothed_loss
+from models.training.progress import cross_attention_entropy
+from models.training.recipes import plan_for
+from models.training.trainer import scheduled_rate
 
 N_TRAIN, N_VALID, SHORTEST, LONGEST = 29_000, 500, 7, 25   # pairs, pairs, words of a source
 PLAN = plan_for("translation", "transformer", N_TRAIN)

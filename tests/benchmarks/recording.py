@@ -8,8 +8,8 @@ from types import FunctionType
 import torch
 from torch import Tensor, nn
 
+from models.architectures.transformer import Transformer, TransformerConfig
 from models.trace import Recording, record
-from models.transformer import Transformer, TransformerConfig
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
 ENG_FRA = TransformerConfig(6000, d_model=192, n_heads=6, d_ff=768, n_encoder_layers=3, n_decoder_layers=3)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from models.recipes import PLANS
-from models.seq2seq import Seq2Seq, Seq2SeqConfig
-from models.tokenizer import PAD
+from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
+from models.tokenizers.base import PAD
+from models.training.recipes import PLANS
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 from tests.benchmarks.training import Learner, largest_difference, random_batches
 

@@ -15,10 +15,10 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from models.batches import Batch, bucketed, collate
-from models.objectives import label_smoothed_loss
-from models.tokenizer import PAD
-from models.transformer import Transformer, TransformerConfig
+from models.architectures.transformer import Transformer, TransformerConfig
+from models.tokenizers.base import PAD
+from models.training.batches import Batch, bucketed, collate
+from models.training.objectives import label_smoothed_loss
 from tests.benchmarks.recording import ENG_FRA
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
@@ -98,7 +98,7 @@ def random_batches(vocab_size: int, max_tokens: int, n: int, seed: int = 1) -> l
 
 
 class Learner:
-    """A model and its optimiser, one gradient step at a time, as models.training.Trainer does it."""
+    """A model and its optimiser, one gradient step at a time, as models.training.trainer.Trainer does it."""
 
     def __init__(self, model: nn.Module, batches: list[Batch]) -> None:
         self.model, self.batches = model.train(), cycle(batches)

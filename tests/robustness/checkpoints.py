@@ -21,14 +21,16 @@ from typing import Any
 import torch
 
 import models
-from models.attention_only import AttentionOnlyConfig
+from models.architectures.attention_only import AttentionOnlyConfig
+from models.architectures.seq2seq import Seq2SeqConfig
 from models.checkpoint import CheckpointError, add_to_record, snapshot_path
-from models.seq2seq import Seq2SeqConfig
-from models.tokenizer import Tokenizer
+from models.tokenizers.base import Tokenizer
 from tests.robustness.damage import draw
 from tests.small import Reversal, reversal_trainer
 from viz_app import words
-from viz_app.figures import from_rnn_charts, growth, learning
+from viz_app.views.attention import growth_files as attention_growth_files
+from viz_app.views.from_rnn import charts as from_rnn_charts
+from viz_app.views.from_rnn import learners as from_rnn_learners
 
 REFUSED, SAME, DIFFERENT = "CheckpointError", "answers as before", "answers differently"
 WRONG, FAILS = "another exception when opened", "fails at the first run"
@@ -76,8 +78,8 @@ def answers(scope: models.Scope, texts: Sequence[str]) -> dict[str, Any]:
 def all_answers(folder: Path, scope: models.Scope) -> dict[str, Any]:
     """What a checkpoint says now and at every snapshot; what the app draws from its record is drawn too."""
     record = scope.training
-    words.trained(record), learning.table([learning._learner(scope, "one")])
-    growth.loss_curve(record.get("curve", []), 7, "#000", "#000")
+    words.trained(record), from_rnn_learners.table([from_rnn_learners._learner(scope, "one")])
+    attention_growth_files.loss_curve(record.get("curve", []), 7, "#000", "#000")
     if record.get("by_length"):
         from_rnn_charts.by_length({scope.name: record["by_length"]}, "title")
     answers(scope, scope.examples[:1])      # it must run; which text it is, is the record's business

@@ -18,8 +18,8 @@ from random import Random
 import torch
 
 from models import cli
-from models.run_folder import STATE
 from models.tasks.dates import DatesTask
+from models.training.run_folder import STATE
 
 SETTINGS = (
     "--d-model 33 --n-heads 3 --d-ff 409 --n-encoder-layers 1 --n-decoder-layers 1 --batch-size 7 --device cpu --dropout 0.2 "

@@ -25,9 +25,9 @@ import viz_app
 from tests.benchmarks.serving import APP as SERVER
 from tests.benchmarks.serving import served
 from tests.browser import CHROMIUM, FLAGS
-from viz_app import live
-from viz_app.arrival import whole
-from viz_app.figures.payload import unpack
+from viz_app.drawing.payload import unpack
+from viz_app.session import live
+from viz_app.session.arrival import whole
 
 APP = Path(viz_app.__file__).with_name("app.py")
 CHECKPOINTS = ("dates", "eng-fra")

@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from viz_app.live import desk
+from viz_app.session.live import desk
 
 _HERE = Path(__file__).parent
 
@@ -45,7 +45,8 @@ def register(name: str, *scripts: str, **parts: Any) -> Callable[..., Any]:
 
 
 def stamped(data: bytes | dict, key: str, edition: tuple[int, int]) -> bytes | dict:
-    """What the component of this key shows, with the key and its edition (viz_app/live.py): behind a payload, in an object."""
+    """What the component of this key shows, with the key and its edition (viz_app/session/live.py): behind a payload, in an
+    object."""
     if isinstance(data, dict):
         return {**data, "key": key, "edition": edition}
     name = key.encode()

@@ -6,12 +6,13 @@ import streamlit as st
 import torch
 
 from models import Scope, Trace
+from models.architectures.transformer import Transformer, TransformerConfig
 from models.checkpoint import Checkpoint
-from models.tokenizer import Tokenizer
-from models.transformer import Transformer, TransformerConfig
-from viz_app import cache, words
+from models.tokenizers.base import Tokenizer
+from viz_app import words
 from viz_app.components.overview import overview
-from viz_app.figures.overview import overview as payload
+from viz_app.drawing.overview import overview as payload
+from viz_app.session import cache
 
 LAYERS, HEADS, TOKENS, D_HEAD = 12, 12, 128, 16
 RUNS = 30   # Streamlit does not send again what it has sent before, so no picture comes twice

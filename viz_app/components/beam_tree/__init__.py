@@ -17,7 +17,7 @@ _mount = register(
 
 
 def beam_tree(payload: bytes, on_node: Callable[[int, int], None], key: str = "beam_tree") -> None:
-    """Show figures.decoding_beam.beam_tree's payload; `on_node(step, rank)` when a node is clicked, both from 0."""
+    """Show views.decoding.beam.beam_tree's payload; `on_node(step, rank)` when a node is clicked, both from 0."""
 
     def picked() -> None:
         if (node := st.session_state[key].get("node")) is not None:

@@ -38,7 +38,7 @@ function rgb(colour) {
 
 const css = (c) => `rgb(${c.map(Math.round).join(" ")})`;
 
-// Codes as in figures/overview.py: 0 = masked, 1 … 255 = weight 0 … 1. ramp[code] is [r, g, b].
+// Codes as in drawing/overview.py: 0 = masked, 1 … 255 = weight 0 … 1. ramp[code] is [r, g, b].
 function rampOf(background, accent) {
   const from = toOklab(background), to = toOklab(accent);
   const ramp = [background];

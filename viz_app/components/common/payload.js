@@ -1,4 +1,4 @@
-// Reads what figures/payload.py packed: {header fields…, arrays: {name: typed array}}.
+// Reads what drawing/payload.py packed: {header fields…, arrays: {name: typed array}}.
 const ARRAY_TYPES = { uint8: Uint8Array, float32: Float32Array, int32: Int32Array };
 
 function unpack(data) {

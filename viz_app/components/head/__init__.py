@@ -11,7 +11,7 @@ _mount = register("head", *SCRIPTS)
 
 
 def head(payload: bytes, on_lock: Callable[[str], None], key: str = "head") -> None:
-    """Show figures.head.head's payload; `on_lock("q3" | "k0" | "")` is called when a token is locked or let go."""
+    """Show drawing.head.head's payload; `on_lock("q3" | "k0" | "")` is called when a token is locked or let go."""
 
     def locked() -> None:
         if (lock := st.session_state[key].get("lock")) is not None:

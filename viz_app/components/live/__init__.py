@@ -1,4 +1,4 @@
-"""Nothing to see: listens to the text boxes and has the pictures of the page made anew at every key (viz_app/live.py)."""
+"""Nothing to see: listens to the text boxes and has the pictures of the page made anew at every key (viz_app/session/live.py)."""
 
 from viz_app.components import register
 

@@ -6,5 +6,5 @@ _mount = register("maps", "maps.js")
 
 
 def maps(payload: bytes, key: str) -> None:
-    """Show a payload of figures.from_rnn_maps."""
+    """Show a payload of views.from_rnn.maps."""
     _mount(key=key, data=payload)

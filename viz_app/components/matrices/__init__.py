@@ -10,7 +10,7 @@ _mount = register("matrices", "../walk/signed.js", "../walk/table.js", "matrices
 
 
 def matrices(payload: bytes, on_choose: Callable[[int, int], None], key: str = "matrices") -> None:
-    """Show figures.inside_matrices.matrices's payload; `on_choose(query, key)` is called on a click in the scores or in Â."""
+    """Show views.inside.matrices.matrices's payload; `on_choose(query, key)` is called on a click in the scores or in Â."""
 
     def picked() -> None:
         if (pick := st.session_state[key].get("pick")) is not None:

@@ -11,7 +11,7 @@ _mount = register("overview", *SCRIPTS)
 
 
 def overview(payload: bytes, on_pick: Callable[[str, int], None], key: str = "overview") -> None:
-    """Show figures.overview.overview's payload; `on_pick(site name, head)` is called when a head is chosen."""
+    """Show drawing.overview.overview's payload; `on_pick(site name, head)` is called when a head is chosen."""
 
     def picked() -> None:
         if (pick := st.session_state[key].get("pick")) is not None:

@@ -6,5 +6,5 @@ _mount = register("shuffle", "shuffle.js")
 
 
 def shuffle(payload: bytes, key: str) -> None:
-    """Show a payload of figures.positions_shuffle."""
+    """Show a payload of views.positions.shuffle."""
     _mount(key=key, data=payload)

@@ -1,0 +1,33 @@
+"""The one vector through which a decoder without attention knows its source (Sutskever et al. 2014; Cho et al. 2014)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.analysis.checks import Check
+from models.architectures.seq2seq import Seq2Seq
+from models.trace import Trace
+
+
+def fixed_vector(model: Seq2Seq, trace: Trace) -> Float[Tensor, "d_memory"]:
+    """h_m of this run: where each direction of the encoder ended."""
+    return model.encoder.last_state(trace.activations["encoder.states"].value)[0]
+
+
+@torch.inference_mode()
+def check_fixed_vector(model: Seq2Seq, trace: Trace) -> list[Check]:
+    """That nothing but h_m passes from the source to the decoder: with every other number of the encoder's states set to
+    0 it says the same of the same target. Float32: sums in another order differ by some 1e-7 of their size."""
+    states, d = trace.activations["encoder.states"].value, model.config.d_hidden
+    alone = torch.zeros_like(states)
+    alone[:, -1, :d], alone[:, 0, d:] = states[:, -1, :d], states[:, 0, d:]
+    device = model.embedding.weight.device
+    target = torch.tensor([list(trace.target.ids)], device=device)
+    logits = model.decode(target, alone.to(device), model.masks(target, target))[0].float().cpu()
+    return [
+        Check(
+            "only h_m reaches the decoder", float((logits - trace.logits).abs().max()),
+            1e-5 * max(1.0, float(trace.logits.abs().max())),
+            "Largest difference of any logit when every other state of the encoder is replaced by zeros",
+        )
+    ]

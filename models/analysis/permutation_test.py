@@ -1,0 +1,110 @@
+"""The shuffle test: is the encoder's output the same when its input tokens change places?
+
+Self-attention alone is permutation equivariant (Vaswani et al. 2017, §3.5): without position vectors, shuffled tokens
+give the same vectors, shuffled. With them, each vector changes, and by how much can be measured layer by layer. In an
+RNN there is nothing to switch off: h_t is made from h_{t−1}, so the order is in every state.
+"""
+
+import copy
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models.architectures import Model
+from models.architectures.attention_only import AttentionOnly
+from models.architectures.seq2seq import Seq2Seq
+from models.architectures.transformer import Transformer
+from models.layers.positions import Positions
+from models.trace import Activation, record
+
+ORDERS = ("shuffled", "reversed", "two swapped")
+
+
+def without_positions(model: Transformer | AttentionOnly) -> Transformer | AttentionOnly:
+    """A second model that shares every weight with the first but has zero position vectors. Nothing is written onto
+    the first (torch.func.functional_call would, while it runs, and other threads would see it)."""
+    config = replace(model.config, positions="none")
+    bare = copy.copy(model)
+    zero = Positions("none", config.n_ctx, config.d_model).to(model.embedding.weight)
+    object.__setattr__(bare, "_modules", {**model._modules, "positions": zero})
+    bare.config = config
+    return bare
+
+
+def new_order(n: int, how: str, seed: int = 0) -> tuple[int, ...]:
+    """Which of n tokens stands at each place. The last one, </s>, keeps its place: it marks the end and is no word.
+
+    "shuffled" draws an order other than the original (where there is one), "two swapped" exchanges two neighbours in
+    the middle. Raises ValueError for another name."""
+    if how not in ORDERS:
+        raise ValueError(f"the order must be one of {', '.join(ORDERS)}, not {how!r}")
+    places = list(range(n - 1))
+    if how == "reversed":
+        places.reverse()
+    elif len(places) > 1 and how == "two swapped":
+        middle = (len(places) - 1) // 2
+        places[middle : middle + 2] = places[middle + 1], places[middle]
+    elif len(places) > 1:
+        rng = random.Random(seed)
+        while places == list(range(n - 1)):
+            rng.shuffle(places)
+    return (*places, n - 1)
+
+
+@dataclass(frozen=True)
+class ShuffleTest:
+    """One encoder run on a text and on its reordered tokens, the second put back into the first's order.
+
+    Stages: the encoder's input, each layer's output, and under pre-LN the output of the last LayerNorm; of an RNN the
+    states of each direction."""
+
+    order: tuple[int, ...]
+    stages: tuple[str, ...]
+    original: Float[Tensor, "stage n d"]
+    put_back: Float[Tensor, "stage n d"]
+
+    @property
+    def change(self) -> Float[Tensor, "stage n"]:
+        """How far each token's vector has moved, as a share of its length; √2 is a right angle at equal lengths."""
+        return (self.put_back - self.original).norm(dim=-1) / self.original.norm(dim=-1)
+
+    @property
+    def largest(self) -> Float[Tensor, "stage"]:
+        """The largest change at each stage."""
+        return self.change.amax(1)
+
+    @property
+    def mean(self) -> Float[Tensor, "stage"]:
+        """The mean change over the tokens at each stage."""
+        return self.change.mean(1)
+
+
+@torch.inference_mode()
+def shuffle_test(model: Model, source: Sequence[int], order: Sequence[int]) -> ShuffleTest:
+    """Encode `source` (token ids, </s> last) as it is and with token order[i] at place i. Without
+    positions: give it `without_positions(model)`. Raises ValueError if `order` does not name each place once."""
+    if sorted(order) != list(range(len(source))):
+        raise ValueError(f"the order must name each of the {len(source)} places once, not {tuple(order)}")
+    ids = torch.tensor([list(source), [source[i] for i in order]], device=model.embedding.weight.device)
+    with record() as recording:
+        output = model.encode(ids, model.masks(ids, ids[:, :0]))
+    stages = encoder_stages(model, recording.activations)
+    if getattr(model.config, "norm", "post") == "pre":
+        stages["last LayerNorm"] = output
+    states = torch.stack(list(stages.values())).float().cpu()            # (stage, 2, n, d)
+    back = torch.tensor(order).argsort()
+    return ShuffleTest(tuple(order), tuple(stages), states[:, 0], states[:, 1][:, back])
+
+
+def encoder_stages(model: Model, activations: Mapping[str, Activation]) -> dict[str, Float[Tensor, "batch n d"]]:
+    """What a run of the encoder passed through, by the names a ShuffleTest has for it, but for the last LayerNorm."""
+    if isinstance(model, Seq2Seq):
+        names = ("forwards", "backwards") if model.config.bidirectional else ("states",)
+        return dict(zip(names, activations["encoder.states"].value.split(model.config.d_hidden, dim=-1), strict=True))
+    made = "self_attn.attn_out" if isinstance(model, AttentionOnly) else "resid_post"
+    layers = {f"layer {i + 1}": activations[f"encoder.layers.{i}.{made}"].value for i in range(len(model.encoder.layers))}
+    return {"input": activations["encoder.embedding"].value + activations["encoder.position"].value, **layers}

@@ -1,0 +1,179 @@
+"""What a table of position vectors can and cannot do, in numbers: tell positions apart, and shift by a fixed step."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from models.layers.positions import exponents, formula_table
+
+Table = Float[Tensor, "n d_model"]
+
+
+def rotation(formula: str, k: int, d_model: int) -> Float[Tensor, "d_model d_model"]:
+    """R_k, in float64: turns each pair of dimensions by k / 10000^e, e of its even dimension; the same for all pos.
+
+    PE(pos+k) = R_k·PE(pos) where a pair is (sin, cos) of one angle (Vaswani et al. 2017, §3.5); "sin-sin" has no such
+    pairs, so there it fails. Raises ValueError for an odd d_model."""
+    if d_model % 2:
+        raise ValueError(f"d_model must be even to pair its dimensions, not {d_model}")
+    angle = k / 10000 ** exponents(formula, d_model)[0::2]
+    turn = torch.zeros(d_model, d_model, dtype=torch.float64)
+    even = torch.arange(0, d_model, 2)
+    turn[even, even] = turn[even + 1, even + 1] = angle.cos()
+    turn[even, even + 1] = angle.sin()       # sin(a+b) =  cos(b)·sin(a) + sin(b)·cos(a)
+    turn[even + 1, even] = -angle.sin()      # cos(a+b) = −sin(b)·sin(a) + cos(b)·cos(a)
+    return turn
+
+
+def rotation_miss(formula: str, k: int, n: int, d_model: int) -> float:
+    """By how much R_k·PE(pos) misses PE(pos+k) over n positions (root mean square, 1 = their length)."""
+    table = formula_table(formula, n + k, d_model)
+    return _miss(table[:n] @ rotation(formula, k, d_model).T, table[k:])
+
+
+def best_linear_miss(formula: str, k: int, n: int, d_model: int) -> float:
+    """The same for the best single matrix there is, found by least squares over these n positions.
+
+    Raises ValueError for n < 2·d_model: with so few positions a matrix could fit anything."""
+    if n < 2 * d_model:
+        raise ValueError(f"n ({n}) must be at least twice d_model ({d_model})")
+    table = formula_table(formula, n + k, d_model)
+    here, there = table[:n], table[k:]
+    return _miss(here @ torch.linalg.lstsq(here, there, driver="gelsd").solution, there)
+
+
+def _miss(predicted: Tensor, true: Tensor) -> float:
+    return float((predicted - true).norm() / true.norm())
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """PE(pos)·PE(pos+k) for each distance k: its mean, least and largest value over all pos."""
+
+    mean: Float[Tensor, "n"]
+    least: Float[Tensor, "n"]
+    largest: Float[Tensor, "n"]
+
+    @property
+    def floor(self) -> float:
+        """PE·PEᵀ of the two positions least alike, as a share of the vectors' mean squared length; 1 = all the same."""
+        return float(self.least.min() / self.mean[0])
+
+    @property
+    def spread(self) -> float:
+        """The largest gap between two places at one distance; 0 if only the distance counts."""
+        return float((self.largest - self.least).max())
+
+
+def by_distance(table: Table) -> Similarity:
+    """PE·PEᵀ along its diagonals."""
+    products = table.double() @ table.double().T
+    diagonals = [products.diagonal(k) for k in range(len(table))]
+    mean, least, largest = (
+        torch.stack([getattr(d, how)() for d in diagonals]) for how in ("mean", "min", "max")
+    )
+    return Similarity(mean, least, largest)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """For each position, the most similar other one (the nearest by Euclidean distance), and how far it is."""
+
+    nearest: Int[Tensor, "n"]
+    distance: Float[Tensor, "n"]
+    length: float          # root mean square length of the vectors, to measure distances against
+
+    @property
+    def closest_pair(self) -> tuple[int, int]:
+        """The two positions that are hardest to tell apart."""
+        first = int(self.distance.argmin())
+        second = int(self.nearest[first])
+        return min(first, second), max(first, second)
+
+    @property
+    def least(self) -> float:
+        """The distance of the closest pair."""
+        return float(self.distance.min())
+
+    @property
+    def aliased(self) -> int:
+        """How many positions resemble some position further away more than the ones just beside them."""
+        here = torch.arange(len(self.nearest))
+        return int(((self.nearest - here).abs() > 1).sum())
+
+    def closer_than(self, tolerance: float) -> int:
+        """How many positions have another one within this share of the vectors' length."""
+        return int((self.distance < tolerance * self.length).sum())
+
+
+def neighbours(table: Table) -> Neighbours:
+    """Who is nearest to whom; where an adjacent position ties with a further one to rounding, the adjacent one counts.
+
+    Raises ValueError for fewer than two positions."""
+    if len(table) < 2:
+        raise ValueError(f"{len(table)} position has no neighbour; at least 2 are needed")
+    table = table.double()
+    apart = torch.cdist(table, table, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
+    distance, nearest = apart.min(1)
+    here = torch.arange(len(table))
+    length = float(table.pow(2).sum(1).mean().sqrt())
+    for beside in (here - 1, here + 1):
+        there = beside.clamp(0, len(table) - 1)
+        tie = apart[here, there] <= distance + 1e-9 * max(length, 1.0)
+        nearest = torch.where(tie, there, nearest)
+    return Neighbours(nearest, distance, length)
+
+
+def moving(table: Table, least: float = 0.01) -> int:
+    """How many dimensions change by at least `least` anywhere in the table; the others say nothing about position."""
+    return int(((table.amax(0) - table.amin(0)) >= least).sum())
+
+
+@dataclass(frozen=True)
+class Concatenated:
+    """Added and concatenated, each projected, computed independently: (x + p)·W and [x; p]·[W; W]."""
+
+    added: Float[Tensor, "n d_out"]
+    concatenated: Float[Tensor, "n d_out"]
+    folded: Float[Tensor, "n d_model"]     # [x; p]·[I; I], which is x + p
+
+    @property
+    def difference(self) -> float:
+        """The largest difference between the two."""
+        return float((self.added - self.concatenated).abs().max())
+
+
+def add_or_concatenate(
+    x: Float[Tensor, "n d_model"], p: Float[Tensor, "n d_model"], W: Float[Tensor, "d_model d_out"]
+) -> Concatenated:
+    """Adding p to x and projecting with W is concatenating them and projecting with W stacked on itself."""
+    both = torch.cat([x, p], dim=1)                                      # (n, 2·d_model)
+    eye = torch.eye(x.shape[1], dtype=x.dtype)
+    return Concatenated((x + p) @ W, both @ torch.cat([W, W]), both @ torch.cat([eye, eye]))
+
+
+@dataclass(frozen=True)
+class FormulaMeasures:
+    """One formula at one size, measured. Shifts are over `n_fit` positions, enough that a matrix cannot fit by luck."""
+
+    formula: str
+    table: Table
+    moving: int
+    similarity: Similarity
+    neighbours: Neighbours
+    shift: int
+    n_fit: int
+    rotation_miss: float
+    best_linear_miss: float
+
+
+def measure(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
+    """Everything above for one of FORMULAS over n positions (at least 2), in float64."""
+    table = formula_table(formula, n, d_model)
+    n_fit = max(n, 4 * d_model)
+    return FormulaMeasures(
+        formula, table, moving(table), by_distance(table), neighbours(table), shift, n_fit,
+        rotation_miss(formula, shift, n_fit, d_model), best_linear_miss(formula, shift, n_fit, d_model),
+    )

@@ -1,0 +1,25 @@
+"""The families of models a checkpoint can hold, by the name in its config.json."""
+
+from models.architectures.attention_only import AttentionOnly, AttentionOnlyConfig
+from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
+from models.architectures.transformer import Transformer, TransformerConfig
+
+Model = Transformer | Seq2Seq | AttentionOnly
+Config = TransformerConfig | Seq2SeqConfig | AttentionOnlyConfig
+
+ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
+    "transformer": (Transformer, TransformerConfig),
+    "seq2seq": (Seq2Seq, Seq2SeqConfig),
+    "attention only": (AttentionOnly, AttentionOnlyConfig),
+}
+
+
+def name_of(config: Config) -> str:
+    """The architecture a configuration belongs to."""
+    return next(name for name, (_, read) in ARCHITECTURES.items() if isinstance(config, read))
+
+
+def build(config: Config) -> Model:
+    """A new model of these sizes, its weights drawn by torch's generator."""
+    make, _ = ARCHITECTURES[name_of(config)]
+    return make(config)

@@ -1,0 +1,114 @@
+"""Attention without an RNN and without anything else: the steps between Bahdanau's alignment and the Transformer.
+
+    C = Attn(X, X')                             n_self_layers = 0, n_heads = 1: the decoder's tokens read the encoder's
+    X ← Attn(X, X), X' ← Attn(X', X') first     n_self_layers = 1: each side reads itself before they meet
+    several heads                               n_heads > 1
+    stacked                                     n_self_layers > 1
+    stacked, with Add & Norm                    residual = True: X ← LayerNorm(X + Attn(X, X)), and so everywhere
+
+No feed-forward, and without `residual` no residual connection and no LayerNorm: what these layers can do, attention does.
+Positions are added to the embeddings, or order would be lost.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from models.architectures.encoder_decoder import EncoderDecoder, check_fields
+from models.layers import masks
+from models.layers.attention import Cache, MultiHeadAttention
+from models.layers.masks import Mask, Masks
+from models.trace import tap
+
+
+@dataclass(frozen=True)
+class AttentionOnlyConfig:
+    """The sizes of one such model."""
+
+    vocab_size: int
+    d_model: int = 64
+    n_heads: int = 1
+    n_self_layers: int = 0           # self-attention layers on each side before the cross-attention
+    similarity: str = "scaled dot"   # one of models.layers.similarity.KINDS
+    n_ctx: int = 64                  # longest source or target, in tokens
+    positions: str = "sinusoidal"    # "learned" or "none" too
+    residual: bool = False           # Add & Norm around every attention, as in the Transformer
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+class SelfStack(nn.Module):
+    """x ← Attn(x, x), n_self_layers times; with `residual`, x ← LayerNorm(x + Attn(x, x))."""
+
+    def __init__(self, config: AttentionOnlyConfig, kind: str) -> None:
+        super().__init__()
+        sizes = (config.d_model, config.n_heads, kind, config.similarity)
+        self.stream = "source" if kind == "encoder_self" else "target"
+        self.layers = nn.ModuleList(
+            nn.ModuleDict({"self_attn": MultiHeadAttention(*sizes), **_add_norm(config)}) for _ in range(config.n_self_layers)
+        )
+
+    def forward(self, x: Tensor, mask: Mask, cache: Cache | None = None) -> Tensor:
+        for layer in self.layers:
+            attention = layer["self_attn"]
+            if "layer_norm" in layer:
+                tap(_place(attention), "resid_pre", x, self.stream, "d_model", "residual stream before self-attention")
+            x = _added(x, attention(x, x, mask, cache), layer)
+        return x
+
+
+class AttentionOnly(EncoderDecoder):
+    """Self-attention on each side, then one cross-attention, around one embedding matrix."""
+
+    def __init__(self, config: AttentionOnlyConfig) -> None:
+        super().__init__(config, positions=True, dropout=0.0)
+        self.encoder = SelfStack(config, "encoder_self")
+        self.decoder = SelfStack(config, "decoder_self")
+        self.decoder.cross_attn = MultiHeadAttention(config.d_model, config.n_heads, "cross", config.similarity)
+        self.decoder.cross = nn.ModuleDict(_add_norm(config))
+        self._set_paths()
+
+    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
+        """As in the Transformer; a side without self-attention has no mask for it."""
+        source_padding, m = masks.padding(source, self.config.pad_id), target.shape[1]
+        cross = {"cross": Mask([source_padding])}
+        if not self.config.n_self_layers:
+            return cross
+        target_layers = [masks.padding(target, self.config.pad_id), masks.look_ahead(m, m, target.device)]
+        return {"encoder_self": Mask([source_padding]), "decoder_self": Mask(target_layers), **cross}
+
+    def encode(self, source: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_model"]:
+        """X, after its self-attention if there is any."""
+        return self.encoder(self._embed(source, "source"), masks.get("encoder_self", Mask()))
+
+    def decode(
+        self,
+        target: Int[Tensor, "batch m"],
+        memory: Float[Tensor, "batch n d_model"],
+        masks: Masks,
+        cache: Cache | None = None,
+        start: int = 0,
+    ) -> Float[Tensor, "batch m vocab"]:
+        """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
+        x = self.decoder(self._embed(target, "target", start), masks.get("decoder_self", Mask()), cache)
+        if self.config.residual:
+            tap(_place(self.decoder.cross_attn), "resid_mid", x, "target", "d_model", "residual stream before cross-attention")
+        c = _added(x, self.decoder.cross_attn(x, memory, masks["cross"], cache), self.decoder.cross)
+        return self._logits(c, f"{'LayerNorm(X + ' * self.config.residual}Attn(X, X'){')' * self.config.residual} · embeddingᵀ")
+
+
+def _add_norm(config: AttentionOnlyConfig) -> dict[str, nn.Module]:
+    return {"layer_norm": nn.LayerNorm(config.d_model)} if config.residual else {}
+
+
+def _place(attention: MultiHeadAttention) -> str:
+    """The path of the layer that an attention stands in."""
+    return attention.path.rpartition(".")[0]
+
+
+def _added(x: Tensor, attended: Tensor, parts: nn.ModuleDict) -> Tensor:
+    """What a layer makes of x: what it attended to, and with Add & Norm x too."""
+    return parts["layer_norm"](x + attended) if "layer_norm" in parts else attended

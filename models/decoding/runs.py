@@ -1,0 +1,247 @@
+"""Two ways through the same decoder, position by position: the given text (teacher forcing) and its own, token by token.
+
+A `Run` has one form for both, so that they can be laid beside each other: at position i the decoder has read
+<s> y₁ … yᵢ, gives a distribution, and a token is taken: the given one, the chosen one or a forced one.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from models import decoding
+from models.analysis.checks import Check
+from models.architectures import Model
+from models.decoding import BeamStep, Step
+from models.tokenizers.base import END, START
+from models.trace import Activation, AttentionSite, Trace
+
+METHODS = ("greedy", "sample", "beam")
+
+
+@dataclass(frozen=True)
+class Method:
+    """How the next token is chosen. `forced` holds (position from 0, token) pairs, taken whatever the model says."""
+
+    how: str = "greedy"
+    temperature: float = 1.0  # the next three and the seed: sampling only
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+    width: int = 4  # this and α: beam only
+    alpha: float = 0.6
+    forced: tuple[tuple[int, int], ...] = ()
+
+    def filtered(self, log_probs: Tensor) -> Tensor:
+        """The distribution a token is drawn from; the model's own unless sampling."""
+        if self.how != "sample":
+            return log_probs
+        return decoding.filtered(log_probs, self.temperature, self.top_k, self.top_p)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run by position. `taken[i]` follows `read[i]`; `rows[site][i]` is the weights of position i, (head, key)."""
+
+    read: tuple[int, ...]
+    taken: tuple[int, ...]
+    log_probs: Float[Tensor, "position vocab"]
+    rows: dict[str, tuple[Tensor, ...]]
+    cached: tuple[int, ...]  # target positions whose keys came from the cache, at each position
+    kernel_error: float  # largest difference of weights · v from what the forward pass itself returned, in units of `_kernel_error`
+    states: dict[str, Float[Tensor, "position d"]] = field(default_factory=dict)  # of a recurrent decoder, by activation
+
+    def __len__(self) -> int:
+        return len(self.taken)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it ended with </s>; if not, it was stopped at its limit."""
+        return bool(self.taken) and self.taken[-1] == END
+
+    @property
+    def entropy(self) -> Float[Tensor, "position"]:
+        """Entropy of each distribution, in nats."""
+        return -(self.log_probs.exp() * self.log_probs.clamp(min=-1e9)).sum(-1)
+
+    def weights(self, site: str, head: int | None = None) -> Float[Tensor, "position key"]:
+        """Each position's weights in one head, or their mean over heads; 0 beyond the keys that were there."""
+        rows = [row.mean(0) if head is None else row[head] for row in self.rows[site]]
+        width = max(len(row) for row in rows)
+        return torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])
+
+
+@dataclass(frozen=True)
+class Autoregression:
+    """What one method wrote, by position, and for beam search the hypotheses kept at each step."""
+
+    method: Method
+    run: Run
+    beam: tuple[BeamStep, ...] = ()
+
+
+def of_trace(trace: Trace) -> Run:
+    """A teacher-forced trace by position: everything from its one pass, the given text taken."""
+    sites = {name: site for name, site in trace.attention.items() if site.kind != "encoder_self"}
+    return _all_at_once(trace.target.ids, trace.logits.float().log_softmax(-1), sites, trace.activations)
+
+
+@torch.inference_mode()
+def along(model: Model, source: Sequence[int], tokens: Sequence[int]) -> Run:
+    """One pass, without a cache, over tokens that are already there: the same positions, all at once. `tokens` may end
+    with </s>, which is taken but not read."""
+    steps = list(decoding.teacher_forced(model, source, tokens[:-1], recorded=True))
+    recording = steps[0].recording
+    sites = {n: s for n, s in recording.attention.items() if s.kind != "encoder_self"}
+    log_probs = torch.stack([s.log_probs for s in steps])
+    run = _all_at_once((START, *tokens[:-1]), log_probs, sites, recording.activations)
+    return replace(run, taken=tuple(tokens))
+
+
+def autoregressive(model: Model, source: Sequence[int], method: Method) -> Autoregression:
+    """Write with a method, one token after the other from the cache, every step recorded. Raises ValueError for a
+    setting that makes no sense. Under beam search the run is the best hypothesis, read step by step."""
+    forced = dict(method.forced)
+    how: dict[str, Any] = {"forced": forced, "recorded": True}
+    if method.how == "greedy":
+        return Autoregression(method, _one_by_one(decoding.greedy(model, source, **how)))
+    if method.how == "sample":
+        settings = {n: getattr(method, n) for n in ("seed", "temperature", "top_k", "top_p")}
+        return Autoregression(method, _one_by_one(decoding.sample(model, source, **settings, **how)))
+    if method.how != "beam":
+        raise ValueError(f"how must be {', '.join(METHODS)}, not {method.how!r}")
+    steps = tuple(decoding.beam(model, source, width=method.width, alpha=method.alpha, forced=forced))
+    best = steps[-1].kept[0].tokens
+    run = _one_by_one(decoding.greedy(model, source, forced=best, max_new=len(best), recorded=True))
+    return Autoregression(method, run, steps)
+
+
+def first_divergence(a: Run, b: Run) -> int | None:
+    """The first position at which the two runs take different tokens. Up to and with it both have read the same."""
+    return next((i for i, (x, y) in enumerate(zip(a.taken, b.taken, strict=False)) if x != y), None)
+
+
+def check_runs(parallel: Run, serial: Run, uncached: Run) -> list[Check]:
+    """What must hold if the page is true. `uncached` is `along` the tokens of `serial`.
+
+    Float32: the same sums in another order differ by some 1e-6."""
+    common = first_divergence(parallel, serial)
+    n = min(len(parallel), len(serial)) if common is None else common + 1
+    sums = torch.cat([run.log_probs.exp().sum(-1) for run in (parallel, serial)]) - 1
+    return [
+        Check(
+            "probabilities sum to 1", _largest(sums), 1e-5, "Largest difference from 1, over all positions of both runs"
+        ),
+        Check(
+            "with the cache = without it",
+            _difference(serial, uncached, len(serial)),
+            1e-4,
+            f"Largest difference of any probability, {len(serial)} steps from the cache against one pass without it",
+        ),
+        Check(
+            "same prefix, same probabilities",
+            _difference(parallel, serial, n),
+            1e-4,
+            f"Largest difference between the given text and its own, where both have read the same ({n} positions)",
+        ),
+        *_check_attention(parallel, serial),
+        *_check_states(serial, uncached),
+    ]
+
+
+def _check_attention(parallel: Run, serial: Run) -> list[Check]:
+    rows = [row.sum(-1) - 1 for run in (parallel, serial) for site in run.rows.values() for row in site]
+    if not rows:
+        return []
+    kernel = max(parallel.kernel_error, serial.kernel_error)
+    everywhere = "Largest difference from 1, over all heads, layers and steps"
+    own = "Largest difference from the model's own output, all steps; relative to values above 1"
+    return [
+        Check("attention rows sum to 1", _largest(torch.cat(rows)), 1e-5, everywhere),
+        Check("weights · v is what the model used", kernel, 1e-5, own),
+    ]
+
+
+def _check_states(serial: Run, uncached: Run) -> list[Check]:
+    """That the state kept from step to step is the one a run from the beginning comes to."""
+    if not serial.states:
+        return []
+    apart = torch.cat([(serial.states[name] - uncached.states[name]).flatten() for name in serial.states])
+    said = "Largest difference of any state or context, steps from the kept state against one run from the beginning"
+    return [Check("the kept state is the right one", _largest(apart), 1e-4, said)]
+
+
+@dataclass
+class _Gathered:
+    """The parts of a step-by-step run, gathered one step at a time, so that no step's tensors outlive it."""
+
+    steps: list[Step] = field(default_factory=list)
+    rows: dict[str, list[Tensor]] = field(default_factory=dict)
+    cached: list[int] = field(default_factory=list)
+    states: dict[str, list[Tensor]] = field(default_factory=dict)
+    error: float = 0.0
+
+    def add(self, step: Step) -> None:
+        kept = 0
+        for name, site in step.recording.attention.items():
+            if site.kind == "encoder_self":
+                continue
+            self.rows.setdefault(name, []).append(site.weights()[:, -1].float().cpu())
+            self.error = max(self.error, _kernel_error(site))
+            if site.kind == "decoder_self":
+                kept = site.k.shape[2] - site.memory.shape[1]  # the memory is what keys were computed from just now
+        self.cached.append(kept)
+        for name, states in _states(step.recording.activations).items():
+            self.states.setdefault(name, []).append(states[-1])
+        self.steps.append(Step(step.index, step.prefix, step.token, step.log_probs))
+
+
+def _one_by_one(steps: Iterable[Step]) -> Run:
+    all_ = _Gathered()
+    for step in steps:
+        all_.add(step)
+    taken = tuple(step.token for step in all_.steps)
+    return Run(
+        (START, *taken[:-1]),
+        taken,
+        torch.stack([s.log_probs for s in all_.steps]),
+        {name: tuple(rows) for name, rows in all_.rows.items()},
+        tuple(all_.cached),
+        all_.error,
+        {name: torch.stack(states) for name, states in all_.states.items()},
+    )
+
+
+def _states(activations: Mapping[str, Activation]) -> dict[str, Float[Tensor, "position d"]]:
+    """What a recurrent decoder passes through; nothing of another."""
+    names = [name for name in ("decoder.states", "decoder.contexts") if name in activations]
+    return {name: activations[name].value[0].float().cpu() for name in names}
+
+
+def _all_at_once(
+    read: Sequence[int], log_probs: Tensor, sites: dict[str, AttentionSite], activations: Mapping[str, Activation]
+) -> Run:
+    rows = {}
+    for name, site in sites.items():
+        weights = site.weights().float().cpu()  # (head, position, key)
+        self_attention = site.kind == "decoder_self"
+        rows[name] = tuple(weights[:, i, : i + 1 if self_attention else None] for i in range(len(read)))
+    error = max((_kernel_error(site) for site in sites.values()), default=0.0)
+    return Run(tuple(read), (*read[1:], END), log_probs, rows, (0,) * len(read), error, _states(activations))
+
+
+def _kernel_error(site: AttentionSite) -> float:
+    """In units of the largest |v|, if that is above 1: sums of numbers in the thousands round by some 1e-4."""
+    return _largest(site.head_out() - site.out[0]) / max(1.0, _largest(site.v[0]))
+
+
+def _difference(a: Run, b: Run, n: int) -> float:
+    return _largest(a.log_probs[:n].exp() - b.log_probs[:n].exp())
+
+
+def _largest(values: Tensor) -> float:
+    return float(values.abs().max()) if values.numel() else math.inf

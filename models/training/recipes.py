@@ -1,0 +1,81 @@
+"""The sizes and recipes of the shipped checkpoints, and those for less data; `attnscope train` starts from them, flags
+overrule."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from models.architectures import Config
+from models.architectures.attention_only import AttentionOnlyConfig
+from models.architectures.seq2seq import Seq2SeqConfig
+from models.architectures.transformer import TransformerConfig
+from models.training.trainer import Recipe
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Default model sizes, data settings and training recipe of one model on one task."""
+
+    config: type[Config]
+    sizes: dict[str, Any]
+    recipe: Recipe
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+_DATES = Recipe(steps=4000, warmup=1000, label_smoothing=0.0, validate_every=500, snapshots=True)
+_DATES_DATA = {"batch_size": 128}
+_TRANSLATION = Recipe(steps=8000, warmup=1500, validate_every=1000, patience=3)
+_TRANSLATION_DATA = {"vocab_size": 6000, "max_tokens": 2048, "licence": None}
+_SMALL = {"d_model": 64, "d_hidden": 96, "d_align": 96, "n_ctx": 64, "dropout": 0.0}
+_LARGE = {"d_model": 256, "d_hidden": 320, "d_align": 320, "n_ctx": 512}
+
+# task → model → plan
+PLANS: dict[str, dict[str, Plan]] = {
+    "dates": {
+        "transformer": Plan(
+            TransformerConfig,
+            {"d_model": 64, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 2, "n_decoder_layers": 2, "n_ctx": 64, "dropout": 0.0},
+            _DATES,
+            _DATES_DATA,
+        ),
+        "rnn": Plan(Seq2SeqConfig, _SMALL | {"attention": "none"}, _DATES, _DATES_DATA),
+        "bahdanau": Plan(Seq2SeqConfig, _SMALL | {"attention": "bahdanau"}, _DATES, _DATES_DATA),
+        "attention": Plan(AttentionOnlyConfig, {"d_model": 64, "n_heads": 1, "n_self_layers": 0}, _DATES, _DATES_DATA),
+    },
+    "translation": {
+        "transformer": Plan(
+            TransformerConfig,
+            {"d_model": 192, "n_heads": 6, "d_ff": 768, "n_encoder_layers": 3, "n_decoder_layers": 3, "n_ctx": 512},
+            _TRANSLATION,
+            _TRANSLATION_DATA,
+        ),
+        "rnn": Plan(Seq2SeqConfig, _LARGE | {"attention": "none"}, _TRANSLATION, _TRANSLATION_DATA),
+        "bahdanau": Plan(Seq2SeqConfig, _LARGE | {"attention": "bahdanau"}, _TRANSLATION, _TRANSLATION_DATA),
+    },
+}
+
+FEW_PAIRS = 60_000
+# Transformer-Tiny, which Wu et al. 2021 ("Good for Misconceived Reasons", ACL) found best on 29,000 caption pairs
+_FEW_PAIRS = Plan(
+    TransformerConfig,
+    {"d_model": 128, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 4, "n_decoder_layers": 4, "n_ctx": 512, "dropout": 0.3,
+     "init": "scaled"},
+    Recipe(steps=10_000, warmup=2000, learning_rate=1.5, validate_every=500, patience=5),
+    {"vocab_size": 4000, "max_tokens": 4096, "licence": None},
+)  # fmt: skip
+
+
+def plan_for(task: str, model: str, n_pairs: int | None = None) -> Plan:
+    """The plan, chosen by how many sentence pairs there are to learn from. Raises ValueError if there is none."""
+    if model not in PLANS[task]:
+        raise ValueError(f"there is no plan for the model {model} on the task {task}")
+    if task == "translation" and model == "transformer" and n_pairs is not None and n_pairs < FEW_PAIRS:
+        return _FEW_PAIRS
+    return PLANS[task][model]
+
+
+def in_words(plan: Plan) -> str:
+    """Sizes and settings under the names of their flags: what a run is going to do."""
+    recipe = {name: getattr(plan.recipe, name) for name in ("steps", "warmup", "learning_rate", "patience")}
+    data = {name: value for name, value in plan.data.items() if isinstance(value, int)}
+    return ", ".join(f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
+                     for name, value in (plan.sizes | data | recipe).items())

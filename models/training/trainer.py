@@ -1,0 +1,312 @@
+"""Training as a generator of step records: the command line draws a bar from it, the app a chart, a test nothing.
+
+Adam with the paper's warm-up schedule, label smoothing, gradient clipping, bf16 autocast on CUDA, averaged weights.
+A run is a pure function of its recipe: killed at any moment and resumed, it ends with the same weights. Under torchrun
+each process takes its share of every batch (DDP), so that the data order is that of one process.
+"""
+
+import hashlib
+import io
+import math
+import os
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
+
+from models.architectures import Config, Model, build
+from models.checkpoint import CheckpointError, add_to_record, checksum, save_checkpoint, snapshot_path, write_bytes
+from models.tasks.base import Task
+from models.training import progress
+from models.training.batches import Batch, Pair, collate
+from models.training.evaluation import score
+from models.training.objectives import label_smoothed_loss
+from models.training.run_folder import STATE
+from models.weights import half_bytes
+
+N_WATCHED = 50      # validation pairs whose cross-attention is watched, of every length
+N_EXAMPLES = 5      # held-out sources that a checkpoint brings along to be tried on
+_MARK = b"\nSHA-256 "   # in state.pt, between what torch saved and the checksum of that
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything about a run but its data, its sizes and its device."""
+
+    steps: int
+    warmup: int = 1000              # steps of rising learning rate; 4000 in the paper
+    learning_rate: float = 1.0      # factor on the paper's schedule
+    label_smoothing: float = 0.1    # ε_ls, §5.4
+    clip: float = 1.0               # largest gradient norm
+    average_last: float = 0.2       # share of the run, at its end, whose weights are averaged (§6.1 averages the last ones)
+    seed: int = 1
+    validate_every: int = 500       # steps
+    save_every: int = 200           # steps between resumable states
+    score_cases: int = 200          # validation cases decoded for the score; 0 for none
+    patience: int = 0               # validations without a smaller loss that end the run, its best weights kept; 0 for never
+    snapshots: bool = False         # keep the weights at log-spaced steps
+
+    def __post_init__(self) -> None:
+        if self.patience < 0:
+            raise ValueError(f"patience must be at least 0, not {self.patience}")
+        for name in ("steps", "warmup", "validate_every", "save_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step: mean training loss (nats a token, smoothing included), and validation results when it was time, with
+    what they give reason to warn of."""
+
+    step: int
+    loss: float
+    learning_rate: float
+    tokens: int                     # target tokens in the batch
+    tokens_per_second: float
+    validation: dict[str, float] = field(default_factory=dict)   # loss (nats a token, no smoothing), flatness, the metric
+    warnings: Sequence[str] = ()
+
+
+def scheduled_rate(step: int, d_model: int, warmup: int) -> float:
+    """d_model^−0.5 · min(step^−0.5, step · warmup^−1.5) (Vaswani et al. 2017, eq. 3); steps count from 1."""
+    return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+def snapshot_steps(steps: int) -> list[int]:
+    """About a dozen log-spaced steps from 0 to the last: 0, then steps·2^−10 … steps/2, steps."""
+    return sorted({0, steps} | {math.ceil(steps / 2**k) for k in range(11)})
+
+
+class Trainer:
+    """One run in one process. `train()` yields a record a step; the folder holds the checkpoint and the resumable state."""
+
+    def __init__(
+        self, task: Task, config: Config, recipe: Recipe, folder: Path, device: torch.device, command: str = ""
+    ) -> None:
+        self.task, self.recipe, self.folder, self.device, self.command = task, recipe, Path(folder), device, command
+        task.validation(), task.held_out(1)   # a split without cases raises DataError now, not after hours
+        self.rank = dist.get_rank() if dist.is_initialized() else 0
+        self.world = dist.get_world_size() if dist.is_initialized() else 1
+        torch.manual_seed(recipe.seed)
+        self.model = build(config).to(device)
+        self.averaged = AveragedModel(self.model)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
+        self.step = 0
+        self.seconds = 0.0
+        self.curve: list[dict[str, float]] = []
+
+    def train(self) -> Iterator[StepRecord]:
+        """Run to the recipe's last step, or until it has lost patience. Raises FloatingPointError when the loss is no
+        longer a number."""
+        wrapped = DistributedDataParallel(self.model) if self.world > 1 else self.model
+        if self.step == 0:
+            self._snapshot()
+        for batch in islice(self.task.batches(self.recipe.seed), self.step, self.recipe.steps):
+            if self.stopped_early:
+                return
+            start = time.perf_counter()
+            loss, tokens = self._update(wrapped, batch)
+            seconds = time.perf_counter() - start
+            self.seconds += seconds
+            self.step += 1
+            if self.step > self.recipe.steps * (1 - self.recipe.average_last):
+                self.averaged.update_parameters(self.model)
+            validation = self._validate() if self._is_due(self.recipe.validate_every) else {}
+            yield self._keep(StepRecord(self.step, loss, self._rate(), tokens, tokens / seconds, validation))
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether the recipe's patience is at its end."""
+        return 0 < self.recipe.patience <= progress.since_best(self.curve)
+
+    @property
+    def best_step(self) -> int:
+        """The validated step with the smallest validation loss."""
+        return int(progress.best(self.curve)["step"])
+
+    def _update(self, wrapped: torch.nn.Module, pairs: Sequence[Pair]) -> tuple[float, int]:
+        """One gradient step on a global batch; returns the mean loss and the number of target tokens, over all processes."""
+        wrapped.train()
+        torch.manual_seed(self._dropout_seed())
+        n_tokens = sum(len(target) + 1 for _, target in pairs)
+        mine = pairs[self.rank :: self.world]
+        batch = collate(mine or pairs[:1]).to(self.device)   # a process without a share still joins, weighing nothing
+        for group in self.optimizer.param_groups:
+            rate = scheduled_rate(self.step + 1, self.model.config.d_model, self.recipe.warmup)
+            group["lr"] = self.recipe.learning_rate * rate
+        loss = self._loss(wrapped, batch, self.recipe.label_smoothing) * (1.0 if mine else 0.0) / n_tokens
+        self.optimizer.zero_grad()
+        (loss * self.world).backward()   # DDP averages over processes; the loss is a sum over them
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip))
+        value = float(self._summed(loss.detach()))
+        if not math.isfinite(value + norm):   # before the step: weights and files stay as they were
+            where = f"the loss is {value} and its gradient's norm {norm} at step {self.step + 1}"
+            raise FloatingPointError(f"{where}; try a smaller --learning-rate")
+        self.optimizer.step()
+        torch.autograd.graph.increment_version(self.model.parameters())   # fused Adam does not; see models/trace/deferred.py
+        return value, n_tokens
+
+    def _dropout_seed(self) -> int:
+        """Dropout is a function of seed, step and process, so a resumed run needs no generator state."""
+        return random.Random(f"{self.recipe.seed}/{self.step}/{self.rank}").getrandbits(63)
+
+    def _loss(self, model: torch.nn.Module, batch: Batch, smoothing: float) -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
+            logits = model(batch.source, batch.target)
+        return label_smoothed_loss(logits, batch.labels, smoothing)
+
+    def _summed(self, value: Tensor) -> Tensor:
+        if self.world > 1:
+            dist.all_reduce(value)
+        return value
+
+    def _rate(self) -> float:
+        return self.optimizer.param_groups[0]["lr"]
+
+    def _is_due(self, every: int) -> bool:
+        return self.step % every == 0 or self.step == self.recipe.steps
+
+    @property
+    def best_model(self) -> Model:
+        """The averaged weights once averaging has begun, the current ones before."""
+        return self.averaged.module if int(self.averaged.n_averaged) else self.model
+
+    @torch.inference_mode()
+    def _validate(self) -> dict[str, float]:
+        model = self.best_model.eval()
+        pairs = sorted(self.task.validation(), key=lambda p: (len(p[1]), len(p[0])))
+        total, tokens = 0.0, 0
+        for start in range(0, len(pairs), 128):
+            batch = collate(pairs[start : start + 128]).to(self.device)
+            total += float(self._loss(model, batch, 0.0))
+            tokens += int((batch.labels != self.model.config.pad_id).sum())
+        result = {progress.LOSS: self._agreed(total / tokens)}
+        some = collate(pairs[:: max(1, len(pairs) // N_WATCHED)]).to(self.device)
+        if (flatness := progress.cross_attention_entropy(model, some, self.model.config.pad_id)) is not None:
+            result[progress.FLATNESS] = flatness
+        if self.recipe.score_cases:
+            cases = self.task.held_out(self.recipe.score_cases, validation=True)
+            result[self.task.metric] = score(model, self.task.tokenizer, cases, self.task.metric)
+        return result
+
+    def _agreed(self, loss: float) -> float:
+        """The first process's value: all of them must stop at the same step."""
+        value = torch.tensor(loss, dtype=torch.float64)
+        if self.world > 1:
+            value = value.to(self.device)
+            dist.broadcast(value, 0)
+        return float(value)
+
+    def _keep(self, record: StepRecord) -> StepRecord:
+        """Write down what this step brought; returns the record, with warnings if there is reason for any."""
+        if self.step % 20 == 0 or record.validation:
+            row = {"step": self.step, "loss": round(record.loss, 4)}
+            self.curve.append(row | {k: round(v, 4) for k, v in record.validation.items()})
+        if record.validation:
+            record = replace(record, warnings=progress.warnings(self.curve, self.recipe.warmup))
+        if self.rank:
+            return record
+        if self.step in snapshot_steps(self.recipe.steps):
+            self._snapshot()
+        if record.validation:
+            self._keep_weights()
+        if self._is_due(self.recipe.save_every) or self.stopped_early:
+            self.save_state()
+        return record
+
+    def _keep_weights(self) -> None:
+        """A recipe with patience keeps the weights of the smallest validation loss, another one the last."""
+        if not self.recipe.patience or self.best_step == self.step:
+            self.save_checkpoint()
+        else:
+            add_to_record(self.folder, curve=self.curve, trained_to=self.step, training_seconds=round(self.seconds))
+
+    def _snapshot(self) -> None:
+        if self.recipe.snapshots and not self.rank:
+            model = self.best_model if self.step == self.recipe.steps else self.model
+            content = half_bytes(model.state_dict(), {"step": str(self.step)})
+            write_bytes(snapshot_path(self.folder, self.step), content)
+
+    def save_checkpoint(self) -> None:
+        save_checkpoint(self.folder, self.best_model, self.task.tokenizer, self.record())
+
+    def record(self) -> dict[str, Any]:
+        """What training.json holds: how these weights came to be."""
+        return {
+            "task": self.task.name, "command": self.command, "step": self.step, "trained_to": self.step,
+            "recipe": asdict(self.recipe),
+            "averaged_steps": int(self.averaged.n_averaged), "data": self.task.data(), "licence": self.task.licence,
+            "examples": [case.source for case in self.task.held_out(N_EXAMPLES, validation=True)],
+            "training_seconds": round(self.seconds), "device": str(self.device), "processes": self.world,
+            "torch": torch.__version__, "scores": {}, "curve": self.curve,
+        }
+
+    def save_state(self) -> None:
+        """Everything a resumed run needs, in one file, replaced whole. The first process alone writes it."""
+        if self.rank:
+            return
+        state = {
+            "model": self.model.state_dict(), "averaged": self.averaged.state_dict(),
+            "optimizer": self.optimizer.state_dict(), "step": self.step, "seconds": self.seconds, "curve": self.curve,
+            "recipe": asdict(self.recipe), "config": asdict(self.model.config), "first_batch": self._first_batch,
+        }
+        content = io.BytesIO()
+        torch.save(state, content)
+        write_bytes(self.folder / STATE, content.getvalue() + _MARK + checksum(content.getvalue()).encode())
+
+    def resume(self) -> int:
+        """Go back to the last saved state; returns its step. Raises CheckpointError if there is none that fits."""
+        path = self.folder / STATE
+        try:
+            content, mark, claimed = path.read_bytes().rpartition(_MARK)
+        except FileNotFoundError:
+            raise CheckpointError(f"{path}: no such file, nothing to resume") from None
+        if not mark or checksum(content).encode() != claimed:
+            raise CheckpointError(f"{path}: not readable as a training state (damaged: its checksum is not that of its content)")
+        try:
+            state = torch.load(io.BytesIO(content), map_location=self.device, weights_only=True)
+        except Exception as error:   # a damaged file raises many kinds
+            raise CheckpointError(f"{path}: not readable as a training state ({error})") from None
+        self._check_same_run(path, state)
+        self.model.load_state_dict(state["model"])
+        self.averaged.load_state_dict(state["averaged"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
+        return self.step
+
+    def _check_same_run(self, path: Path, state: Any) -> None:
+        if not isinstance(state, dict) or not {"recipe", "config", "model"} <= state.keys():
+            raise CheckpointError(f"{path}: not a training state of this program")
+        for what, now in (("recipe", asdict(self.recipe)), ("config", asdict(self.model.config))):
+            odd = [k for k in now if state[what].get(k) != now[k]]
+            if odd:
+                was, new = state[what].get(odd[0]), now[odd[0]]
+                raise CheckpointError(f"{path}: that run had {odd[0]} = {was}, this one has {new}; keep the settings")
+        if state.get("first_batch", self._first_batch) != self._first_batch:
+            raise CheckpointError(f"{path}: that run began with another batch; keep the data and its settings")
+
+    @cached_property
+    def _first_batch(self) -> str:
+        """A fingerprint of data, vocabulary and batch size, by what they make of the first batch."""
+        first = next(iter(self.task.batches(self.recipe.seed)))
+        return hashlib.sha256(repr([(list(s), list(t)) for s, t in first]).encode()).hexdigest()
+
+
+def join_processes(device: torch.device) -> int:
+    """Under torchrun: join the other processes; returns this one's rank (0 when alone)."""
+    if "RANK" in os.environ and not dist.is_initialized():
+        if device.type == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # what "cuda" means in this process from here on
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return dist.get_rank() if dist.is_initialized() else 0

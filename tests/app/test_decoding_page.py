@@ -1,0 +1,278 @@
+"""The Decoding page: what its payloads and files hold is what `models` computes, and no input makes it fail."""
+
+import csv
+import io
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+from app_parts import all_passed
+from streamlit.testing.v1 import AppTest
+
+import models
+from models.decoding import runs as decoding_runs
+from models.decoding.runs import Method
+from models.scope import Scope
+from models.tokenizers.base import END, PAD, START
+from viz_app import words
+from viz_app.drawing.payload import unpack
+from viz_app.views.decoding import beam as decoding_beam
+from viz_app.views.decoding import files as decoding_files
+from viz_app.views.decoding import payloads as decoding_payloads
+from viz_app.views.decoding import svg as decoding_svg
+from viz_app.views.decoding.payloads import Story, reading
+from viz_app.views.decoding.state import Place
+
+SOURCE = "March 5, 2021"
+TERMS = words.terms("dates")
+
+
+@pytest.fixture(scope="module")
+def dates() -> Scope:
+    return models.load("dates", device="cpu")
+
+
+def story(scope: Scope, target: str | None = None, method: Method | None = None, source: str = SOURCE) -> Story:
+    trace, method = scope.run(source, target), method or Method()
+    run = decoding_runs.autoregressive(scope.model, trace.source.ids, method).run
+    free = decoding_runs.autoregressive(scope.model, trace.source.ids, Method()).run if method.forced else None
+    return Story(trace, decoding_runs.of_trace(trace), run, method, free)
+
+
+def digit(scope: Scope, text: str) -> int:
+    return scope.tokenizer.encode(text).ids[0]
+
+
+# what the stepper is given
+
+
+def test_the_payload_holds_both_runs(dates: Scope) -> None:
+    told = story(dates, "2020-03-05", Method(forced=((5, digit(dates, "1")),)))
+    header, arrays = unpack(decoding_payloads.stepper(told, dates, reading(told.trace, 1, 2), TERMS, 3))
+    assert header["step"] == 3
+    assert header["steps"] == 11
+    assert [label[0] for label in header["parallel"]["read"]] == ["[start]", *"2020-03-05"]
+    assert [label[0] for label in header["parallel"]["given"]] == [*"2020-03-05", "[end]"]
+    assert [label[0] for label in header["serial"]["read"]][:6] == ["[start]", *"2021-"]
+    assert [label[0] for label in header["serial"]["written"]][:6] == [*"2021-1"]
+    assert [label[0] for label in header["free"]["written"]] == [*"2021-03-05", "[end]"]
+    assert header["diverges"] == 3
+    assert header["forced"] == [5]
+    for name, run in (("parallel", told.parallel), ("serial", told.serial)):
+        ids = torch.from_numpy(arrays[f"{name}_ids"].astype(np.int64))
+        np.testing.assert_array_equal(arrays[f"{name}_p"], run.log_probs.gather(1, ids).exp().numpy())
+        np.testing.assert_array_equal(arrays[f"{name}_entropy"], run.entropy.numpy())
+        np.testing.assert_array_equal(arrays[f"{name}_cross"], run.weights("decoder.layers.1.cross_attn", 2).numpy())
+        np.testing.assert_array_equal(arrays[f"{name}_self"], run.weights("decoder.layers.1.self_attn", 2).numpy())
+
+
+def test_the_mean_over_heads(dates: Scope) -> None:
+    told = story(dates)
+    header, arrays = unpack(decoding_payloads.stepper(told, dates, reading(told.trace), TERMS, 0))
+    assert header["reading"] == "decoder layer 1, mean over its 4 heads"
+    by_hand = told.trace.attention["decoder.layers.0.cross_attn"].weights().mean(0)
+    np.testing.assert_allclose(arrays["parallel_cross"], by_hand.numpy(), atol=1e-6)
+
+
+def test_the_token_taken_is_always_among_the_candidates(dates: Scope) -> None:
+    told = story(dates, method=Method(forced=((2, digit(dates, "z")),)))
+    ids = decoding_payloads.candidates(told.serial)
+    assert ids.shape[1] == decoding_payloads.CANDIDATES + 1
+    for row, token, log_probs in zip(ids.tolist(), told.serial.taken, told.serial.log_probs, strict=True):
+        assert token in row
+        assert len(set(row)) == len(row)
+        assert row[: decoding_payloads.CANDIDATES] == log_probs.topk(decoding_payloads.CANDIDATES).indices.tolist()
+
+
+def test_what_a_sampled_token_was_drawn_from(dates: Scope) -> None:
+    method = Method("sample", temperature=2.0, top_k=3, seed=1)
+    told = story(dates, method=method)
+    drawn = decoding_payloads.drawn_from(told)
+    torch.testing.assert_close(drawn.sum(-1), torch.ones(len(drawn)))
+    assert ((drawn > 0).sum(-1) == 3).all()
+    header, arrays = unpack(decoding_payloads.stepper(told, dates, reading(told.trace, 0, 0), TERMS, 0))
+    assert header["sampling"]
+    ids = torch.from_numpy(arrays["serial_ids"].astype(np.int64))
+    np.testing.assert_array_equal(arrays["drawn_p"], drawn.gather(1, ids).numpy())
+
+
+def test_a_token_looks_like_its_text(dates: Scope) -> None:
+    assert decoding_payloads.token_label(dates.tokenizer, END).as_json() == ["[end]", "special token </s>", True]
+    assert decoding_payloads.token_label(dates.tokenizer, digit(dates, " ")).text == "·"
+
+
+def test_a_word_at_the_start_of_a_text_has_no_space_before_it() -> None:
+    tokenizer = models.load("eng-fra", device="cpu").tokenizer
+    (elle,) = tokenizer.encode("Elle").ids
+    assert decoding_payloads.token_label(tokenizer, elle, first=True).text == "Elle"
+    assert decoding_payloads.token_label(tokenizer, elle).text == "·Elle"
+
+
+# the beam
+
+
+def test_the_beam_payload_holds_every_hypothesis_and_the_node(dates: Scope) -> None:
+    trace = dates.run(SOURCE)
+    steps = decoding_runs.autoregressive(dates.model, trace.source.ids, Method("beam", width=3)).beam
+    node = (4, 1)
+    tokens = steps[4].kept[1].tokens
+    run = decoding_runs.along(dates.model, trace.source.ids, tokens)
+    payload = decoding_beam.beam_tree(steps, node, run, trace, dates, reading(trace, 1, 0), TERMS, 0.6)
+    header, arrays = unpack(payload)
+    assert [[n["score"] for n in column] for column in header["steps"]] == [[h.score for h in s.kept] for s in steps]
+    assert header["steps"][4][1]["text"] == dates.tokenizer.decode(tokens)
+    by_hand = dates.run(SOURCE, dates.tokenizer.decode(tokens[:-1])).attention["decoder.layers.1.cross_attn"]
+    np.testing.assert_allclose(arrays["cross"], by_hand.weights(0)[-1].numpy(), atol=1e-6)
+
+
+def test_the_best_path_leads_from_the_first_step_to_the_best(dates: Scope) -> None:
+    source = dates.encode_source(SOURCE).ids
+    steps = decoding_runs.autoregressive(dates.model, source, Method("beam", width=5)).beam
+    path = sorted(decoding_beam.best_path(steps))
+    assert [step for step, _ in path] == list(range(len(steps)))
+    best = steps[-1].kept[0].tokens
+    assert all(steps[s].kept[r].tokens == best[: s + 1] for s, r in path)
+
+
+def test_a_node_that_is_not_there_gives_way_to_the_best(dates: Scope) -> None:
+    source = dates.encode_source(SOURCE).ids
+    steps = decoding_runs.autoregressive(dates.model, source, Method("beam", width=2)).beam
+    step, rank = decoding_beam.nearest(steps, (99, 0))
+    assert steps[step].kept[rank].tokens == steps[-1].kept[0].tokens
+    assert len(steps[step].kept[rank].tokens) == step + 1
+    assert decoding_beam.nearest(steps, (1, 1)) == (1, 1)
+
+
+# files
+
+
+def test_the_table_says_what_the_runs_say(dates: Scope) -> None:
+    told = story(dates, method=Method(forced=((3, digit(dates, "0")),)))
+    rows = list(csv.DictReader(io.StringIO(decoding_files.table(told, dates))))
+    assert len(rows) == len(told.parallel) + len(told.serial) + len(told.free)
+    forced = next(r for r in rows if r["run"] == "autoregressive, greedy" and r["position"] == "4")
+    assert (forced["takes"], forced["forced"], forced["from the cache"]) == ("0", "1", "3")
+    assert np.float32(forced["probability"]) == told.serial.log_probs[3].exp()[digit(dates, "0")].numpy()
+
+
+def test_the_arrays_are_the_runs(dates: Scope) -> None:
+    told = story(dates)
+    kept = np.load(io.BytesIO(decoding_files.arrays(told, dates)))
+    given = dates.run(SOURCE, "2021-03-05").logits.log_softmax(-1)      # all at once, where the run went from token to token
+    np.testing.assert_allclose(kept["serial.log_probs"], given.numpy(), atol=1e-4)
+    site = "decoder.layers.1.cross_attn"
+    np.testing.assert_allclose(kept[f"parallel.{site}"][3], told.trace.attention[site].weights(3).numpy(), atol=1e-6)
+
+
+def test_the_drawing_is_well_formed_and_shows_inference_only_so_far(dates: Scope) -> None:
+    told = story(dates, "20<&>0")
+    svg = ElementTree.fromstring(decoding_svg.drawing(told, dates, reading(told.trace), 2, "a <title> & more"))
+    texts = [t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert "a <title> & more" in texts
+    y = next(t.get("y") for t in svg.iter("{http://www.w3.org/2000/svg}text") if t.text == "and writes")
+    assert sum(t.get("y") == y for t in svg.iter("{http://www.w3.org/2000/svg}text")) == 1 + 3
+
+
+# the place in the URL
+
+
+def test_a_place_survives_the_url() -> None:
+    place = Place(4, ((1, 7), (3, 2)), (2, 1), True)
+    assert place.as_params() == {"step": "5", "force": "2:7,4:2", "node": "3:2", "heads": "mean"}
+    assert Place.from_params(place.as_params()) == place
+    assert Place().as_params() == {}
+
+
+@pytest.mark.parametrize("junk", ["-1", "x", "1e9", "0", "99999999999", "1:", ":", "1:2:3", "<b>", ""])
+def test_junk_in_the_url_is_left_out(junk: str) -> None:
+    assert Place.from_params({"step": junk, "force": junk, "node": junk, "heads": junk}) == Place()
+
+
+def test_only_tokens_that_can_be_written_are_forced(dates: Scope) -> None:
+    wild = Place(forced=((0, PAD), (1, START), (2, END), (3, 10**6), (10**4, 5)))
+    assert wild.within(dates).forced == ((2, END),)
+
+
+# the page itself
+
+
+def page() -> None:
+    from viz_app.session import url_state
+    from viz_app.sidebar.form import sidebar
+
+    url_state.arrive()
+    decoding_payloads(sidebar())
+
+
+def opened(**params: str) -> AppTest:
+    app = AppTest.from_function(page, default_timeout=200)
+    for name, value in {"checkpoint": "dates", "source": SOURCE, **params}.items():
+        app.query_params[name.replace("_", "-")] = value
+    return app.run()
+
+
+def stepper(app: AppTest) -> tuple[dict, dict]:
+    return unpack(next(p.proto.bytes for p in app.get("bidi_component") if p.proto.component_name.endswith("stepper")))
+
+
+def checked(app: AppTest) -> None:
+    all_passed(app, 5)
+
+
+def test_the_page_stands_and_every_check_passes() -> None:
+    app = opened(step="4", force="4:12", heads="mean")
+    checked(app)
+    header, _ = stepper(app)
+    assert header["step"] == 3
+    assert header["ownText"]
+    assert header["reading"].endswith("mean over its 4 heads")
+    assert "Forced at position 4: 0." in header["note"]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"decoding_how": "sampling", "decoding_temperature": "2.5", "decoding_top_k": "5", "decoding_seed": "3"},
+        {"decoding_how": "sampling", "decoding_top_p": "0.5"},
+        {"decoding_how": "beam", "decoding_width": "3", "decoding_alpha": "0", "node": "2:2"},
+        {"decoding_how": "beam", "decoding_width": "1", "force": "2:14"},
+        {"decoding_how": "luck", "decoding_temperature": "-3", "step": "999", "node": "7:7", "force": "2:99999"},
+        {"force": "2:2", "step": "9"},                                # the end of the text, forced
+        {"source": "5", "target": "2021-03-05 and on and on and on and on and on"},   # longer than its source
+        {"source": "5", "decoding_how": "beam"},
+        {"target": "☃", "step": "2"},
+        {"checkpoint": "eng-fra", "source": "We like him.", "target": "Nous l'aimons bien. " * 25, "step": "110"},
+        {"source": "5" * 63, "target": "1" * 63, "step": "63"},       # all that fits
+    ],
+    ids=lambda p: "&".join(f"{k}={v[:12]}" for k, v in p.items()),
+)  # fmt: skip
+def test_no_input_makes_it_fail(params: dict[str, str]) -> None:
+    checked(opened(**params))
+
+
+def test_a_forced_end_ends_the_text() -> None:
+    header, _ = stepper(opened(force="3:2"))
+    assert header["serial"]["n"] == 3
+    assert "which ends the text" in header["note"]
+
+
+def test_editing_the_source_lets_go_of_forced_tokens_and_says_so() -> None:
+    app = opened(force="3:12")
+    app.text_input(key="source").set_value("5 May 1990").run()
+    header, _ = stepper(app)
+    assert header["forced"] == []
+    assert header["free"] is None
+    assert "let go" in header["note"]
+    assert "force" not in app.query_params
+
+
+def test_the_layer_and_the_head_are_those_of_the_other_pages() -> None:
+    app = opened(site="decoder.layers.0.self_attn", head="3")
+    assert stepper(app)[0]["reading"] == "decoder layer 1, head 4"
+    app.selectbox(key="decoding-layer").select(2).run()
+    assert stepper(app)[0]["reading"] == "decoder layer 2, head 4"
+    assert app.query_params["site"] == "decoder.layers.1.self_attn"
+    app.selectbox(key="decoding-head").select("mean over heads").run()
+    assert stepper(app)[0]["reading"] == "decoder layer 2, mean over its 4 heads"
+    assert app.query_params["heads"] == "mean"

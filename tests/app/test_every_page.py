@@ -1,0 +1,86 @@
+"""Every page opens with every shipped checkpoint, one of each architecture among them; what it says and draws is that model's,
+and every check on it has been made and passed."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from app_parts import picture, prose, said
+from streamlit.testing.v1 import AppTest
+
+import models
+from models.architectures.attention_only import AttentionOnly
+from models.architectures.seq2seq import Seq2Seq
+from viz_app.navigation import VIEWS
+from viz_app.sidebar.examples import suited
+
+QUESTIONS = {
+    "attention": "Attention: who reads whom?", "inside": "Inside a head: how does this one weight come about?",
+    "positions": "Positions: how does it know the order?", "masks": "Masks: who may see whom, and why?",
+    "decoding": "Decoding: what does it do, one token at a time?", "from-rnn": "From RNN to attention: what changed?",
+}  # fmt: skip
+CHECKS = {  # how many are made on each page
+    "Transformer": {"attention": 3, "inside": 5, "positions": 2, "masks": 5, "decoding": 5, "from-rnn": 3},
+    "attention only": {"attention": 3, "inside": 5, "positions": 2, "masks": 5, "decoding": 5, "from-rnn": 3},
+    "alignment": {"attention": 3, "inside": 5, "positions": 3, "masks": 5, "decoding": 6, "from-rnn": 3},
+    "fixed vector": {"attention": 1, "inside": 1, "positions": 3, "masks": 0, "decoding": 4, "from-rnn": 3},
+}
+PICTURE = {
+    "attention": "head", "inside": "walk", "positions": "positions-shuffle", "masks": "mask_painter", "decoding": "stepper",
+    "from-rnn": "from-rnn-maps",
+}  # fmt: skip
+
+
+def page(name: str) -> None:
+    from viz_app.navigation import VIEWS, _page
+
+    _page(VIEWS[name][1])
+
+
+@cache
+def run(checkpoint: str) -> tuple[str, models.Trace]:
+    """The family of a model, and its own run of the text that it is opened with."""
+    scope = models.load(checkpoint, device="cpu")
+    family = "attention only" if isinstance(scope.model, AttentionOnly) else "Transformer"
+    if isinstance(scope.model, Seq2Seq):
+        family = "fixed vector" if scope.config.attention == "none" else "alignment"
+    return family, scope.run(suited(scope)[0])
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("checkpoint", models.shipped())
+def test_it_shows_this_model(checkpoint, view):
+    app = AppTest.from_function(page, args=(view,), default_timeout=120)
+    app.query_params["checkpoint"] = checkpoint
+    app.run()
+    assert not app.exception
+    assert app.selectbox(key="checkpoint").value == checkpoint
+    family, trace = run(checkpoint)
+    assert f"<h1>{QUESTIONS[view]}</h1>" in prose(app)
+    verdicts = prose(app).count("✓"), prose(app).count("✗")
+    assert verdicts == (CHECKS[family][view], 0)
+    if view != "from-rnn":
+        written = dict(said(app, "written")["rows"])
+        assert (written["source"], written["output"], written["stale"]) == (trace.source.text, trace.output, "")
+    if family == "fixed vector" and view in ("attention", "inside", "masks"):
+        assert len(app.get("plotly_chart")) == (view != "masks")       # the states, for want of attention
+        return
+    header, arrays = picture(app, PICTURE[view])
+    n, m = len(trace.source.ids), len(trace.target.ids)
+    if view in ("attention", "inside"):
+        row = header["query"] if view == "inside" else slice(None)
+        weights = trace.attention[header["site"]].weights(header["head"])[row].numpy()
+        shown = weights[header["indices"]] if view == "inside" else weights
+        np.testing.assert_allclose(arrays["weights"], shown, atol=1e-6)
+    if view == "masks":
+        assert header["effect"]["outputs"] == [trace.output] * 2
+        assert not arrays["difference"].any()
+    if view == "decoding":
+        assert header["serial"]["taken"][: m - 1] == list(trace.target.ids[1:])
+        assert header["diverges"] == -1
+    if view == "positions":
+        assert sorted(header["order"]) == list(range(n)) != header["order"]
+        assert len(header["tokens"]) == n
+    if view == "from-rnn":
+        assert [one["title"] for one in header["maps"]] == ["RNN", "Bidirectional RNN", "CNN, width 3, 3 layers", "Self-attention"]
+        assert all(arrays[one["array"]].shape == (n, n) for one in header["maps"])

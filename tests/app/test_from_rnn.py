@@ -1,0 +1,413 @@
+"""The page "From RNN to attention" through the app's entry file, its figures and its files: each number against `models`."""
+
+import csv
+import io
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from app_parts import prose
+from small import Reversal, random_model
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+import models
+from models.analysis.divergence import jensen_shannon
+from models.analysis.layer_timing import LENGTHS as LENGTHS_MEASURED
+from models.analysis.layer_timing import Timing
+from models.analysis.reach import BIDIRECTIONAL, CNN, KINDS, RNN, SELF_ATTENTION, Choice, Reach, reach
+from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
+from models.checkpoint import save_checkpoint
+from viz_app.drawing.look import LIGHT
+from viz_app.drawing.payload import unpack
+from viz_app.session import cache
+from viz_app.views.from_rnn import charts as charts
+from viz_app.views.from_rnn import cost as from_rnn_cost
+from viz_app.views.from_rnn import files as files
+from viz_app.views.from_rnn import maps as draw
+from viz_app.views.from_rnn import pair_maps as heads
+from viz_app.views.from_rnn import parts as from_rnn_parts
+from viz_app.views.from_rnn import text as say
+from viz_app.views.from_rnn.page import SECTIONS
+
+APP = Path(__file__).parents[2] / "viz_app" / "app.py"
+TEXT = "abcde"
+LENGTHS = [{"least": 1, "most": 3, "cases": 71, "score": 40.0}, {"least": 4, "most": 9, "cases": 13, "score": 31.5}]
+
+
+def write(folder: Path, model, **training) -> Path:
+    """A checkpoint of a small model with random weights, to be looked at only."""
+    save_checkpoint(folder, model, Reversal().tokenizer, {"step": 0, "task": "translation", **training})
+    return folder
+
+
+def recurrent(**changes) -> Seq2Seq:
+    torch.manual_seed(5)
+    return Seq2Seq(Seq2SeqConfig(9, **{"d_model": 11, "d_hidden": 13, "d_align": 7, "n_ctx": 97} | changes)).eval()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    """Two checkpoints under the names that are looked for, and others beside them."""
+    root = tmp_path_factory.mktemp("shipped")
+    write(root / "eng-fra", random_model(vocab_size=9, n_encoder_layers=2, n_ctx=97), step=17, by_length=LENGTHS)
+    write(root / "eng-fra-bahdanau", recurrent(), step=19)
+    write(root / "eng-fra-rnn", recurrent(attention="none", bidirectional=False))
+    return root
+
+
+@pytest.fixture
+def shipped(root, monkeypatch) -> Path:
+    for module in (models.scope, cache):
+        monkeypatch.setattr(module, "shipped_folder", lambda: root)
+    return root
+
+
+@pytest.fixture
+def alone(root, tmp_path, monkeypatch) -> Path:
+    """Nothing is shipped: only the folder that is opened."""
+    for module in (models.scope, cache):
+        monkeypatch.setattr(module, "shipped_folder", lambda: tmp_path)
+    return root
+
+
+def page(checkpoint: Path | str, section: str = "What reaches what", source: str = TEXT, **params: str) -> AppTest:
+    """The page after a first run, with its controls set as a link would set them."""
+    at = AppTest.from_file(str(APP), default_timeout=120)
+    at._page_hash = calc_hash("from-rnn")
+    at.query_params["checkpoint"], at.query_params["source"] = str(checkpoint), source
+    for name, value in {"section": section, **params}.items():
+        at.query_params[f"from-rnn-{name}"] = value
+    at.run()
+    assert not at.exception, at.exception
+    return at
+
+
+def payload(at: AppTest, key: str) -> tuple[dict, dict]:
+    part = next(c for c in at.get("bidi_component") if c.proto.id.endswith(key))
+    return unpack(part.proto.bytes)
+
+
+def notes(at: AppTest) -> str:
+    return "\n".join(c.proto.json for c in at.get("bidi_component") if c.proto.json)
+
+
+def ids(folder: Path, text: str = TEXT) -> tuple[int, ...]:
+    return models.load(folder, device="cpu").encode_source(text).ids
+
+
+PICTURES = dict(zip(SECTIONS, (2, 3, 1, 1, 0, 0), strict=True))      # on each section; there are no models of dates to draw
+
+
+def drawn(at: AppTest) -> list:
+    """The pictures on the page: maps, and charts of both libraries."""
+    return [c for c in at.get("bidi_component") if c.proto.bytes] + [*at.get("plotly_chart"), *at.get("vega_lite_chart")]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("name", ["eng-fra", "eng-fra-bahdanau", "eng-fra-rnn"])
+def test_every_section_stands_for_every_model(shipped, name, section):
+    at = page(name, section)
+    assert (prose(at).count("✗"), prose(at).count("✓")) == (0, 3 if section in ("What reaches what", "Two alignments") else 0)
+    assert len(drawn(at)) == PICTURES[section]
+
+
+@pytest.mark.parametrize("section", ["What reaches what", "Two alignments"])
+def test_a_model_alone_stands_too(alone, section):
+    at = page(alone / "eng-fra", section)
+    reaches = section == "What reaches what"
+    assert (prose(at).count("✗"), prose(at).count("✓"), len(drawn(at))) == (0, 3 if reaches else 0, 2 if reaches else 0)
+
+
+def test_the_maps_are_the_models_norms_and_say_whose(shipped):
+    header, arrays = payload(page("eng-fra", width="5", depth="2", seed="3"), "from-rnn-maps")
+    own, other = models.load("eng-fra", device="cpu"), models.load("eng-fra-bahdanau", device="cpu")
+    tokens = ids(shipped / "eng-fra")
+    wanted = [
+        (other, Choice(RNN)), (other, Choice(BIDIRECTIONAL)), (own, Choice(CNN, 3, 5, 2)), (own, Choice(SELF_ATTENTION)),
+    ]  # fmt: skip
+    for i, (scope, choice) in enumerate(wanted):
+        np.testing.assert_array_equal(arrays[f"map{i}"], reach(scope.model, tokens, choice).norms.numpy())
+    said = [one["note"] for one in header["maps"]]
+    assert said[0].startswith("trained, eng-fra-bahdanau encoder, forward direction")
+    assert said[1].startswith("trained, eng-fra-bahdanau encoder, both directions")
+    assert said[2].startswith("random weights, seed 3: untrained as any CNN here")
+    assert said[3].startswith("trained, eng-fra encoder, layer 1")
+    assert header["maps"][2]["title"] == "CNN, width 5, 2 layers"
+    assert [token for token, *_ in header["rows"]] == [*TEXT, "[end]"]
+
+
+def test_without_a_trained_layer_it_is_new_and_says_so(alone):
+    header, arrays = payload(page(alone / "eng-fra", seed="7"), "from-rnn-maps")
+    scope = models.load(alone / "eng-fra", device="cpu")
+    for i, kind in enumerate((RNN, BIDIRECTIONAL)):
+        np.testing.assert_array_equal(arrays[f"map{i}"], reach(scope.model, ids(scope.path), Choice(kind, 7)).norms.numpy())
+        assert header["maps"][i]["note"].startswith("random weights, seed 7: untrained")
+    one_way, _ = payload(page(alone / "eng-fra-rnn"), "from-rnn-maps")
+    assert one_way["maps"][0]["note"].startswith("eng-fra-rnn encoder, not trained, forward direction")
+    assert [one["note"].startswith("random weights") for one in one_way["maps"]] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("scale", draw.SCALES)
+def test_the_colour_scale_is_said_and_right(shipped, scale):
+    header, arrays = payload(page("eng-fra", scale=draw.SCALES[scale]), "from-rnn-maps")
+    tops = [float(arrays[f"map{i}"].max()) for i in range(4)]
+    for one, own in zip(header["maps"], tops, strict=True):
+        assert one["largest"] == pytest.approx(max(tops) if scale == "one" else own)
+        assert one["log"] == (scale != "linear")
+        assert one["least"] == pytest.approx(one["largest"] / 1000)
+    assert draw.SCALES[scale].lower() in header["title"]
+
+
+def test_an_unknown_scale_is_refused(shipped):
+    scope = models.load("eng-fra", device="cpu")
+    with pytest.raises(ValueError, match="scale must be one of"):
+        draw.influence([], scope.encode_source(TEXT), "cubic")
+
+
+def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):
+    at = page("eng-fra")
+    before = payload(at, "from-rnn-maps")[1]["map0"]
+    at.text_input(key="source").set_value("ab" * 40).run()
+    assert say.too_long(81, from_rnn_parts.LONGEST) in notes(at)
+    np.testing.assert_array_equal(payload(at, "from-rnn-maps")[1]["map0"], before)
+    at.text_input(key="source").set_value("ba").run()
+    assert payload(at, "from-rnn-maps")[1]["map0"].shape == (3, 3)
+    alone = page("eng-fra", source="ab" * 40)
+    assert say.too_long(81, from_rnn_parts.LONGEST) in notes(alone)
+    assert not [c for c in alone.get("bidi_component") if c.proto.id.endswith("from-rnn-maps")]
+
+
+def test_the_curve_is_the_mean_by_distance(shipped):
+    scope = models.load("eng-fra", device="cpu")
+    reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in KINDS]
+    lines = {line.name: dict(zip(line.x, line.y, strict=True)) for line in charts.fading(reaches, LIGHT, "t").data}
+    norms = reaches[1].norms
+    mean = (float(norms.diagonal(2).sum()) + float(norms.diagonal(-2).sum())) / (2 * (len(norms) - 2))
+    assert lines[BIDIRECTIONAL][2] == pytest.approx(mean, rel=1e-6)
+    assert max(lines[CNN]) == 3          # three layers of width three
+    paths = next(iter(charts.path_lengths(reaches, "t").to_dict()["datasets"].values()))
+    assert [r["steps"] for r in paths if r["layer"] == RNN] == [1, 2, 3, 4, 5, 6]
+    assert {r["steps"] for r in paths if r["layer"] == SELF_ATTENTION} == {1}
+
+
+def test_the_words_state_the_numbers(shipped):
+    scope = models.load("eng-fra", device="cpu")
+    reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in KINDS]
+    outside = 36 - int(reaches[2].reaches.sum())
+    assert f"= 7 tokens, centred on the output's own. The other {outside} of 36 pairs are exactly 0" in say.explained(reaches)
+
+
+def by_hand(kind: str, norms: list[list[float]], *, seed: int | None = 1, positioned: bool = False, **choice: int) -> Reach:
+    """A Reach of these norms; every pair is reached where its norm is not 0."""
+    made = torch.tensor(norms, dtype=torch.float32)
+    steps = torch.ones(made.shape, dtype=torch.int64)
+    return Reach(Choice(kind, seed, **choice), made, made > 0, steps, [[0]], 1, 1, 0.0, 0.0, positioned)
+
+
+# row i is output y_i, column j input x_j: what comes before y_i stands left of the diagonal
+FADING = [[9.0, 0, 0], [4.0, 9.0, 0], [1.0, 2.0, 9.0]]
+UNEVEN = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
+
+
+def test_an_rnn_that_fades_and_one_that_does_not_are_told_apart():
+    text = say.explained([by_hand(RNN, FADING)])
+    assert "at distance 2 (1, one pair) is 3 times weaker than at distance 1 (3, mean of 2 pairs)" in text
+    grown = [[9.0, 0, 0], [4.0, 9.0, 0], [15.0, 2.0, 9.0]]
+    assert "at distance 2 (15, one pair) is 5 times stronger than at distance 1" in say.explained([by_hand(RNN, grown)])
+    assert "times" not in say.explained([by_hand(RNN, [[9.0, 0], [4.0, 9.0]])])
+
+
+def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
+    text = say.explained([by_hand(BIDIRECTIONAL, UNEVEN)])
+    assert "Left of the diagonal, read forwards, the influence at distance 2 (0.5, one pair) is 6 times weaker" in text
+    assert "Right of it, read backwards, the influence at distance 2 (2, one pair) is 3.5 times weaker" in text
+
+
+@pytest.mark.parametrize(("norms", "most", "least"), [
+    (UNEVEN, "the token just after its own (7, mean of 2 pairs)", "the token 2 places before its own (0.5, one pair)"),
+    (np.transpose(UNEVEN).tolist(), "the token just before its own (7, mean of 2 pairs)",
+     "the token 2 places after its own (0.5, one pair)"),
+])  # fmt: skip
+def test_attention_is_measured_before_and_after_a_token_apart(norms, most, least):
+    text = say.explained([by_hand(SELF_ATTENTION, norms, seed=None, positioned=True)])
+    assert f"answers most to {most} and least to {least}" in text
+    assert "x hold the position vectors" in text
+    assert "not told where tokens stand" in say.explained([by_hand(SELF_ATTENTION, norms)])
+    assert say.explained([by_hand(SELF_ATTENTION, [[9.0]])]) == "- **self-attention.** Full."
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "none"])
+def test_what_attention_is_told_of_places_is_the_models(positions):
+    model = random_model(vocab_size=9, n_encoder_layers=1, n_ctx=97, positions=positions)
+    own, new = (reach(model, (4, 5, 6, 2), Choice(SELF_ATTENTION, seed)) for seed in (None, 1))
+    assert (own.positioned, new.positioned) == (positions != "none", False)
+    turned = reach(model, (6, 5, 4, 2), Choice(SELF_ATTENTION)).norms[[2, 1, 0, 3]][:, [2, 1, 0, 3]]
+    assert torch.allclose(own.norms, turned, atol=1e-5) == (not own.positioned)     # order shows only where it is told
+    by_offset = {offset: mean for offset, mean, _ in own.by_offset()}
+    norms = own.norms.numpy()
+    for offset in range(-3, 4):
+        by_hand = np.mean([norms[i, i + offset] for i in range(4) if 0 <= i + offset < 4])
+        assert by_offset[offset] == pytest.approx(by_hand, rel=1e-5)
+
+
+@pytest.mark.parametrize(("width", "depth", "said"), [
+    (1, 2, "2 layers of width 1 see depth·(width − 1) + 1 = 1 token, centred on the output's own. The other 30 of 36 pairs"),
+    (3, 1, "1 layer of width 3 sees depth·(width − 1) + 1 = 3 tokens, centred on the output's own. The other 20 of 36 pairs"),
+    (7, 6, "= 37 tokens, centred on the output's own. That covers all 36 pairs"),
+])  # fmt: skip
+def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
+    scope = models.load("eng-fra", device="cpu")
+    found = reach(scope.model, ids(scope.path), Choice(CNN, 1, width, depth))
+    assert said in say.explained([found])
+    longest = "no path" if width == 1 else str(-(-5 // (width // 2)))
+    assert f"| CNN | O(k·n·d²) | O(1) (**{depth}**) | O(log_k n); contiguous O(n/k) (**{longest}**)" in say.compared([found], [])
+    drawn = next(iter(charts.path_lengths([found], "t").to_dict()["datasets"].values()))
+    assert all(row["steps"] for row in drawn)
+    assert len(drawn) == (1 if width == 1 else 6)
+
+
+def test_table_1_counts_on_the_graphs(shipped):
+    scope = models.load("eng-fra", device="cpu")
+    reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in KINDS]
+    table = say.compared(reaches, [])
+    assert "| RNN | O(n·d²) | O(n) (**6**) | O(n) (**6**) | – |" in table
+    assert "| CNN | O(k·n·d²) | O(1) (**3**) | O(log_k n); contiguous O(n/k) (**5**) | – |" in table
+    assert "| self-attention | O(n²·d) | O(1) (**1**) | O(1) (**1**) | – |" in table
+
+
+def test_the_lengths_that_are_said_are_those_measured():
+    assert f"{len(LENGTHS_MEASURED)} lengths, each twice the one before, from 8 to 1,024 tokens" in say.UNMEASURED
+    assert all(b == 2 * a for a, b in pairwise(LENGTHS_MEASURED))
+
+
+@pytest.mark.parametrize(("rnn", "attention", "said"), [
+    (4.0, 2.0, "At 64 tokens the RNN takes 2 times as long as self-attention."),
+    (2.0, 5.0, "At 64 tokens self-attention takes 2.5 times as long as the RNN."),
+    (2.0, 2.001, "At 64 tokens the RNN and self-attention take the same time."),
+])  # fmt: skip
+def test_the_slower_of_two_layers_is_named(rnn, attention, said):
+    kinds = {RNN: (1, rnn), SELF_ATTENTION: (2, attention)}
+    timings = [
+        Timing(kind, n, (last * (n / 64) ** power,)) for n in (8, 16, 32, 64) for kind, (power, last) in kinds.items()
+    ]
+    text = say.grew(timings)
+    assert said in text
+    assert "RNN n^1.00 (32 to 64); self-attention n^2.00 (32 to 64)" in text
+    assert "With n^1, twice the tokens take twice the time" in text
+
+
+def test_nothing_is_measured_until_it_is_asked_for_and_what_is_stays(shipped, monkeypatch):
+    def few(*args, **more):
+        yield from (Timing(kind, n, (n * 1e-3,) * 3) for n in (8, 16, 32, 64) for kind in KINDS)
+
+    monkeypatch.setattr(from_rnn_cost, "measure", few)
+    at = page("eng-fra", "Parallel and cost")
+    assert "Nothing is measured before" in at.get("progress")[0].proto.text
+    at.button(key="from-rnn-measure").click().run()
+    assert not at.exception
+    assert "RNN n^1.00 (32 to 64)" in prose(at)
+    assert "16 of 32: stopped" in at.get("progress")[0].proto.text
+    specs = [json.loads(c.proto.spec) for c in at.get("vega_lite_chart")]
+    titles = [" ".join(spec["title"]["text"]) for spec in specs if "layer" in spec]
+    assert titles == ["Forward time of one layer against length, both logarithmic"]
+
+
+def test_stopping_keeps_what_was_measured(shipped, monkeypatch):
+    def endless(*args, **more):
+        while True:
+            yield Timing(RNN, 8, (1e-3,) * 3)
+
+    monkeypatch.setattr(from_rnn_cost, "measure", endless)
+    monkeypatch.setattr(from_rnn_cost, "LENGTHS", range(10**9))
+    monkeypatch.setattr(from_rnn_cost, "SLICE", 0.001)
+    at = page("eng-fra", "Parallel and cost")
+    at.button(key="from-rnn-measure").click().run()
+    assert ": measuring." in at.get("progress")[0].proto.text
+    at.button(key="from-rnn-stop").click().run()
+    text = at.get("progress")[0].proto.text
+    assert "stopped; what was measured stays" in text
+    assert int(text.split()[0]) > 0
+
+
+def test_the_lengths_are_those_of_the_records_and_the_missing_ones_are_named(shipped):
+    at = page("eng-fra", "Sentence length")
+    assert "**eng-fra** falls by 8.5 BLEU, from 40.0 (1–3 words) to 31.5 (4–9 words, 13 cases)" in prose(at)
+    assert "attnscope evaluate eng-fra-bahdanau" in prose(at)
+    assert "attnscope evaluate eng-fra --data" not in prose(at)
+    assert "Each point is a score over 13 to 71 cases" in prose(at)
+    assert "best on its longest" in say.fell({"x": [LENGTHS[0]]}, {"x": 1})
+    chart = charts.by_length({"a": LENGTHS}, "t").to_dict()
+    assert [r["words"] for r in next(iter(chart["datasets"].values()))] == [2.0, 6.5]
+
+
+def test_unequal_trainings_are_said_where_models_are_compared(shipped):
+    records = {"a": LENGTHS, "b": LENGTHS}
+    assert "Not trained alike: b for 1,200 steps; a for 1 step." in say.fell(records, {"a": 1, "b": 1200, "c": 7})
+    assert "alike" not in say.fell(records, {"a": 12, "b": 12, "c": 7})
+    assert "Not trained alike: eng-fra-bahdanau for 19 steps; eng-fra for 17 steps." in prose(page("eng-fra", "Two alignments"))
+
+
+@pytest.mark.parametrize("name", ["eng-fra", "eng-fra-bahdanau"])
+def test_two_alignments_of_one_pair(shipped, name):
+    at = page(name, "Two alignments")
+    header, arrays = payload(at, "from-rnn-pair")
+    shown = models.load(name, device="cpu").run(TEXT)
+    first, second = (models.load(n, device="cpu").run_batch([(TEXT, shown.target)])[0] for n in ("eng-fra-bahdanau", "eng-fra"))
+    alignment = heads.cross(first)[0].weights(0)
+    means = {
+        (i, head): float(jensen_shannon(site.weights(head), alignment).mean())
+        for i, site in enumerate(heads.cross(second)) for head in range(site.n_heads)
+    }
+    place, head = min(means, key=means.get)
+    np.testing.assert_allclose(arrays["map0"], alignment.numpy(), atol=1e-6)
+    np.testing.assert_allclose(arrays["map1"], heads.cross(second)[place].weights(head).numpy(), atol=1e-6)
+    assert arrays["bars"].mean() == pytest.approx(means[place, head], abs=1e-6)
+    assert header["maps"][1]["title"] == f"Cross-attention, layer {place + 1}, head {head + 1}"
+    assert len(header["rows"]) == len(shown.target.ids) == len(arrays["bars"])
+    assert f"**{means[place, head]:.2f} bits**" in prose(at)
+
+
+def test_a_link_names_a_head_and_a_target_is_forced_on_both(shipped):
+    at = AppTest.from_file(str(APP), default_timeout=120)
+    at._page_hash = calc_hash("from-rnn")
+    link = {"checkpoint": "eng-fra", "source": TEXT, "target": "edc", "from-rnn-section": "Two alignments",
+            "from-rnn-layer": "2", "from-rnn-head": "3"}  # fmt: skip
+    for key, value in link.items():
+        at.query_params[key] = value
+    at.run()
+    header, arrays = payload(at, "from-rnn-pair")
+    weights = models.load("eng-fra", device="cpu").run(TEXT, "edc").attention["decoder.layers.1.cross_attn"].weights(2)
+    np.testing.assert_allclose(arrays["map1"], weights.numpy(), atol=1e-6)
+    assert [token for token, *_ in header["rows"]] == ["e", "d", "c", "[end]"]
+
+
+def test_a_missing_partner_and_other_tokens_are_said(alone):
+    at = page(alone / "eng-fra", "Two alignments")
+    assert "Missing: one with Bahdanau's alignment (looked for: eng-fra-bahdanau, eng-fra)" in prose(at)
+    first, second = (models.load(alone / n, device="cpu").run(TEXT, t) for n, t in (("eng-fra", "ed"), ("eng-fra-bahdanau", "de")))
+    assert not heads.same_rows(first, second)
+    assert heads.same_rows(first, first)
+
+
+def test_files_hold_every_number(shipped):
+    scope = models.load("eng-fra", device="cpu")
+    found = reach(scope.model, ids(scope.path), Choice(CNN, 1))
+    named = [draw.Named(found, "random")]
+    rows = list(csv.DictReader(io.StringIO(files.influence_csv(named, [*TEXT, "[end]"]))))
+    assert len(rows) == 36
+    assert [np.float32(row["norm"]) for row in rows] == found.norms.flatten().tolist()
+    assert [row["reached"] == "True" for row in rows] == found.reaches.flatten().tolist()
+    held = np.load(io.BytesIO(files.influence_npz(named, [*TEXT, "[end]"])))
+    np.testing.assert_array_equal(held["CNN.norms"], found.norms.numpy())
+    assert len(files.distance_csv(named).splitlines()) == 1 + len(found.by_distance())
+    times = files.timings_csv([Timing(RNN, 8, (0.5, 0.25))], "here")
+    assert times.splitlines()[1:] == ["RNN,8,0,0.5,here", "RNN,8,1,0.25,here"]
+    assert files.lengths_csv({"a": LENGTHS}).splitlines()[1] == "a,1,3,71,40.0"
+    p, q = torch.tensor([[0.25, 0.75]]), torch.tensor([[1.0, 0.0]])
+    two = [draw.Aligned("one", "", p), draw.Aligned("other", "", q)]
+    table = list(csv.reader(io.StringIO(files.alignments_csv(two, ["a", "b"], ["c"], jensen_shannon(p, q)))))
+    assert table[1][:6] == ["0", "c", "0", "a", "0.25", "1.0"]

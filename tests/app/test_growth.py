@@ -1,0 +1,212 @@
+"""The trace of training: a snapshot's run, the loss curve, the animated picture, and the slider on the page."""
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from app_parts import prose, said
+from PIL import Image
+from small import reversal_trainer
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+import models
+import viz_app
+from models.scope import shipped_folder
+from models.tasks import open_task
+from viz_app import words
+from viz_app.drawing.colours import ramp
+from viz_app.drawing.labels import Label
+from viz_app.drawing.payload import unpack
+from viz_app.views.attention import growth_files
+
+APP = Path(viz_app.__file__).with_name("app.py")
+
+
+def frames(n: int, rows: int, columns: int) -> list[growth_files.Frame]:
+    rng = np.random.default_rng(0)
+    return [growth_files.Frame(3**i, rng.random((rows, columns), dtype=np.float32)) for i in range(n)]
+
+
+def test_every_cell_of_every_frame_of_the_gif_has_the_colour_of_its_weight() -> None:
+    shown, blocked = frames(4, 3, 5), np.zeros((3, 5), np.uint8)
+    gif = growth_files.head_gif(shown, [Label("q")] * 3, [Label("k")] * 5, blocked, "a head")
+    picture = Image.open(io.BytesIO(gif))
+    assert picture.n_frames == 4
+    for i, frame in enumerate(shown):
+        picture.seek(i)
+        pixels = picture.convert("RGB")
+        for (q, k), weight in np.ndenumerate(frame.weights):
+            x, y = (start + i * growth_files._CELL + 12 for start, i in ((growth_files._LEFT, k), (growth_files._TOP, q)))
+            came = pixels.getpixel((x, y))
+            wanted = bytes.fromhex(ramp(float(weight))[1:])
+            assert max(abs(a - b) for a, b in zip(came, wanted, strict=True)) <= 12   # a GIF has 256 colours
+
+
+def test_a_long_text_still_gives_a_picture_of_modest_size() -> None:
+    label = [Label("x")] * 211
+    gif = growth_files.head_gif(frames(2, 211, 211), label, label, np.zeros((211, 211), np.uint8), "a head")
+    assert max(Image.open(io.BytesIO(gif)).size) < 1500
+
+
+def test_the_curve_holds_the_recorded_losses_and_says_how_it_is_spaced() -> None:
+    curve = [{"step": 20, "loss": 4.25}, {"step": 40, "loss": 1.5, "validation loss": 1.75}, {"step": 60, "loss": 0.0}]
+    chart = growth_files.loss_curve(curve, 40, "#000000", "#888888").to_dict()
+    assert "title" not in chart         # what a title says here is wider than the picture, which would cut it off
+    layers = chart["layer"]
+    values = [layer["data"]["values"] for layer in layers]
+    assert [(row["step"], row["at"], row["loss"]) for row in values[0]] == [
+        (20, 4.25, "4.25"), (40, 1.5, "1.5"), (60, 5e-5, "below 0.00005"),
+    ]  # fmt: skip
+    assert [(row["step"], row["at"], row["of"]) for row in values[1]] == [(40, 1.75, "validation")]
+    assert values[2] == [{"step": 40}]
+    for layer in layers[:2]:
+        x, y = layer["encoding"]["x"], layer["encoding"]["y"]
+        assert (y["field"], y["scale"]["type"], y["title"]) == ("at", "log", "loss (nats, log scale)")
+        # vega's symlog of constant c is log(1 + |x/c|), and not a log scale
+        assert (x["scale"]["type"], x["scale"]["constant"]) == ("symlog", 10)
+        assert x["title"] == "training step, spaced as log(1 + step/10)"
+
+
+def record(smoothing: float | None, averaged: int = 0) -> dict:
+    return {"step": 90, "averaged_steps": averaged, "recipe": {} if smoothing is None else {"label_smoothing": smoothing}}
+
+
+@pytest.mark.parametrize(
+    ("smoothing", "dropout", "says", "never"),
+    [
+        (0.1, 0.3, "dropout 0.3 and label smoothing 0.1 are in it", "alike"), (0.1, 0.0, "label smoothing 0.1 are in it", "alike"),
+        (0.0, 0.3, "dropout 0.3 and label smoothing 0 are in it", "alike"), (0.0, 0.0, "measured alike", "without both"),
+        (None, 0.0, "where it had them; the dots are without", "alike"),
+    ],
+)  # fmt: skip
+def test_beside_the_curve_stands_in_what_the_two_losses_differ(
+    smoothing: float | None, dropout: float, says: str, never: str
+) -> None:
+    said = growth_files.two_losses(record(smoothing), dropout)
+    assert says in said
+    assert never not in said
+    assert "averages" not in said
+    assert "From step 71 on the dots and the last weights are averages" in growth_files.two_losses(record(smoothing, 20), dropout)
+
+
+def test_averaging_begins_at_the_step_the_caption_names(tmp_path: Path) -> None:
+    trainer = reversal_trainer(tmp_path, steps=7, average_last=0.3, validate_every=7)
+    begun = next(step.step for step in trainer.train() if trainer.averaged.n_averaged)
+    assert f"From step {begun} on" in growth_files.two_losses(trainer.record(), 0.0)
+
+
+def test_the_last_snapshot_is_the_shipped_checkpoint_and_the_first_has_learned_nothing() -> None:
+    scope = models.load("dates")
+    last = models.load("dates", snapshot=scope.snapshots[-1])
+    assert all((a == b).all() for a, b in zip(scope.model.parameters(), last.model.parameters(), strict=True))
+    first = models.load("dates", snapshot=0)
+    assert first.training["step"] == 0
+    assert first.run("3 May 2019").output != "2019-05-03"
+    assert scope.run("3 May 2019").output == "2019-05-03"
+
+
+@pytest.fixture
+def page() -> AppTest:
+    app = AppTest.from_file(APP, default_timeout=60)
+    app.query_params["checkpoint"] = "dates"
+    app.query_params["source"] = "3 May 2019"
+    app.query_params["growth"] = "true"
+    return app
+
+
+def head_payload(app: AppTest) -> tuple[dict, np.ndarray]:
+    """Header and weights that the head component was given."""
+    content = next(c.proto.bytes for c in app.get("bidi_component") if b'"queryAxis"' in c.proto.bytes)
+    header, arrays = unpack(content)
+    return header, arrays["weights"]
+
+
+def test_the_slider_shows_the_same_text_under_the_weights_of_that_step(page: AppTest) -> None:
+    page.run()
+    assert not page.exception
+    page.select_slider(key="growth-step").set_value(125).run()
+    assert not page.exception
+    header, weights = head_payload(page)
+    now = models.load("dates").run("3 May 2019")
+    then = models.load("dates", snapshot=125).run_batch([("3 May 2019", now.target)])[0]
+    np.testing.assert_array_equal(weights, then.attention[header["site"]].weights(header["head"]).numpy())
+    assert not np.allclose(weights, now.attention[header["site"]].weights(header["head"]).numpy())
+
+
+def line(app: AppTest) -> str:
+    """What stands under the slider."""
+    return said(app, "note growth")["rows"][0][1]
+
+
+def test_under_the_slider_stands_the_score_of_that_steps_weights_and_no_other(page: AppTest) -> None:
+    kept = json.loads((shipped_folder() / "dates" / "training.json").read_text())["snapshot_scores"]
+    assert [int(step) for step in kept] == models.load("dates").snapshots
+    page.run()
+    for step, wanted in ((0, "0"), (125, "0.5"), (1000, "90.1"), (4000, "100")):
+        page.select_slider(key="growth-step").set_value(step).run()
+        assert not page.exception
+        assert f"{kept[str(step)]['scores']['held-out exact match']:g}" == wanted
+        score = f"held-out exact match {wanted} % over 2,000 cases"
+        assert f"weights after {step:,} steps" in line(page)
+        assert f"Of these weights: {score}." in line(page)
+        trained = said(page, "trained")["rows"][0][1]
+        made = f"Trained for {step:,} steps on generated examples. " if step else ""
+        assert trained == f"{made}{score[:1].upper()}{score[1:]}."
+        assert prose(page).count("exact match") == 2
+        assert any("measured alike" in caption.value for caption in page.caption)
+        assert any("training (line), held-out dates or sentences (dots)" in caption.value for caption in page.caption)
+
+
+def test_the_recorded_score_of_a_snapshot_is_what_it_gets_right() -> None:
+    """Counted without models.training.evaluation: every text written by itself, on some of the cases."""
+    cases = open_task("dates").held_out(120)
+    for step, about in ((63, 0.0), (500, 60.65)):
+        scope = models.load("dates", device="cpu", snapshot=step)
+        right = sum(scope.write(case.source).text in case.references for case in cases)
+        assert scope.training["scores"] == {"held-out exact match": about, "cases": 2000}
+        assert abs(100 * right / len(cases) - about) <= 3 * 100 * (0.25 / len(cases)) ** 0.5     # three standard errors
+
+
+def test_of_weights_that_nobody_measured_no_score_is_said(page: AppTest, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    shutil.copytree(shipped_folder() / "dates", folder)
+    known = json.loads((folder / "training.json").read_text())
+    del known["snapshot_scores"]["125"]
+    (folder / "training.json").write_text(json.dumps(known))
+    page.query_params["checkpoint"], page.query_params["growth-step"] = str(folder), "125"
+    page.run()
+    assert not page.exception
+    assert "Of these weights: no score was measured." in line(page)
+    assert "exact match" not in prose(page)
+
+
+@pytest.mark.parametrize("address", ["", "inside"])
+@pytest.mark.parametrize("step", [None, 4000])
+def test_under_another_similarity_no_score_is_said(page: AppTest, address: str, step: int | None) -> None:
+    if address:
+        page._page_hash = calc_hash(address)
+    if step is None or address:
+        del page.query_params["growth"]
+    page.query_params["similarity"] = "additive"
+    page.run()
+    assert not page.exception
+    trained = said(page, "trained")["rows"][0][1]
+    assert trained == (
+        "Trained for 4,000 steps on generated examples. That was with the scaled dot similarity: scored by additive, as here, "
+        "nothing was measured. What additive learns besides was never trained with these weights and is as in a new model: W, U "
+        "and v are drawn at random."
+    )
+    assert prose(page).count("exact match") == (step is not None and not address)      # of the weights as trained, at the slider
+
+
+def test_what_is_said_under_the_slider() -> None:
+    trace = models.load("dates").run("3 May 2019", "2019")
+    assert words.at_step(2000, trace, {"held-out exact match": 98.4, "cases": 2000}) == (
+        "All pictures below are of the weights after 2,000 steps, reading the same two texts; the line above is the finished "
+        "model's. Of these weights: held-out exact match 98.4 % over 2,000 cases. "
+        f"Position by position, they would have said: {trace.output}"
+    )

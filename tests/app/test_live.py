@@ -1,0 +1,321 @@
+"""Live while typing: the socket's pictures are those of Streamlit's rerun, all of them, and never older ones after newer."""
+
+import asyncio
+import json
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import pytest
+from app_parts import component, said
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+import viz_app
+from models import Scope
+from viz_app.components import stamped
+from viz_app.drawing.payload import unpack
+from viz_app.session import live
+from viz_app.session.live import Desk, Pictures
+
+APP = Path(viz_app.__file__).with_name("app.py")
+BEFORE, AFTER = "Tuesday, 22 October 2024", "3 May 1999"
+VIEWS = [
+    ("", ""), ("", "growth=true&growth-step=32"), ("", "similarity=cosine&site=decoder.layers.0.self_attn"), ("", "lock=q40"),
+    ("", "checkpoint=dates-bahdanau"), ("", "checkpoint=dates-self-attn"),
+    ("inside", ""), ("inside", "inside-view=matrices&inside-convention=columns"), ("inside", "inside-view=heads&lock=q2"),
+    ("inside", "similarity=additive"), ("inside", "checkpoint=dates-bahdanau"),
+    ("masks", "mask=cross"), ("masks", "decoder-mask=f5.0-4_a0.2&masks-shown=second"), ("masks", "masks-second="),
+    ("decoding", "step=4"), ("decoding", "decoding-how=sampling&decoding-seed=3&heads=mean"),
+    ("decoding", "checkpoint=dates-bahdanau"),
+    ("positions", "positions-order=reversed"), ("positions", "checkpoint=dates-rnn"),
+]  # fmt: skip
+NOT_LIVE = [
+    ("positions", "positions-section=Curves"), ("positions", "positions-write=true"), ("from-rnn", ""),
+    ("inside", "inside-view=scaling"), ("decoding", "decoding-how=beam"),
+    ("decoding", "force=2:12"), ("", "checkpoint=dates-rnn"),
+]  # fmt: skip
+
+
+def opened(address: str, query: str) -> AppTest:
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    if address:
+        app._page_hash = calc_hash(address)
+    for name, value in {"checkpoint": "dates", "source": BEFORE, **dict(parse_qsl(query, keep_blank_values=True))}.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def parts(app: AppTest) -> dict[str, bytes | dict]:
+    """What each component shows, by its key."""
+    found = {}
+    for proto in (element.proto for element in app.get("bidi_component")):
+        data = proto.bytes or json.loads(proto.json)
+        if isinstance(data, dict):
+            found[data["key"]] = {name: value for name, value in data.items() if name not in ("key", "edition")}
+        else:
+            length = int.from_bytes(data[-12:-8], "little")
+            found[data[-12 - length : -12].decode()] = data[: -12 - length]
+    return found
+
+
+def answer(desk: Desk, source: str, target: str = "") -> dict[str, bytes | dict]:
+    header, arrays = unpack(desk.edit(source, target))
+    return {**header["said"], **{key: array.tobytes() for key, array in arrays.items()}}
+
+
+def rest(app: AppTest) -> list[str]:
+    """What stands on the page beside components."""
+    shown = [*app.markdown, *app.caption]
+    charts = [part.proto.SerializeToString() for kind in ("html", "plotly_chart", "vega_lite_chart") for part in app.get(kind)]
+    return [part.value for part in shown] + charts + [(button.label, button.disabled) for button in app.button]
+
+
+@pytest.mark.parametrize(("address", "query"), VIEWS)
+def test_the_answer_is_what_the_rerun_shows_and_all_of_it(address: str, query: str) -> None:
+    app = opened(address, query)
+    for typed in ((AFTER, ""), (BEFORE, "20")):
+        before, beside = parts(app), rest(app)
+        message = answer(app.session_state["desk"], *typed)
+        for name, text in zip(("source", "target"), typed, strict=True):
+            app.text_input(key=name).set_value(text)
+        app.run()
+        assert not app.exception
+        after = parts(app)
+        assert message == {key: after[key] for key in message}
+        changed = {key for key in after if after[key] != before.get(key)}
+        assert changed <= set(message)
+        assert changed
+        if not typed[1]:        # with a target the button says something else
+            assert rest(app) == beside
+
+
+@pytest.mark.parametrize(("address", "query"), NOT_LIVE)
+def test_what_streamlit_draws_itself_is_left_to_its_reruns(address: str, query: str) -> None:
+    app = opened(address, query)
+    assert app.session_state["desk"].edit(AFTER, "") is None
+
+
+@pytest.mark.parametrize("text", ["", "   ", "x" * 20_000, "1 " * 40])
+def test_a_text_that_cannot_be_run_is_named_and_the_picture_stays(text: str) -> None:
+    app = opened("", "")
+    before = parts(app)
+    message = answer(app.session_state["desk"], text)
+    assert message["note source"]["look"] == "note bad"
+    assert dict(message["written"]["rows"])["stale"] != ""
+    assert message["head"] == before["head"]
+    again = answer(app.session_state["desk"], BEFORE)
+    assert again == {key: before[key] for key in again}
+
+
+def test_the_box_waits_for_a_rest_only_where_the_socket_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened("", "")
+    app.run()
+    assert app.text_input(key="source").proto.live_debounce_ms == 0
+    monkeypatch.setattr(live, "_served", live.threading.Event())
+    live.routes()
+    app.run()
+    assert app.text_input(key="source").proto.live_debounce_ms == 1500
+    assert json.loads(component(app, "live").json)["open"] is True
+    app.selectbox(key="checkpoint").set_value("dates-rnn").run()      # it has no attention to show
+    assert app.text_input(key="source").proto.live_debounce_ms == 0
+
+
+def test_the_models_text_is_taken_over_as_it_stands_when_the_button_is_clicked() -> None:
+    app = opened("", "")
+    answer(app.session_state["desk"], AFTER)
+    app.text_input(key="source").set_value(AFTER)       # leaving the box and clicking may come in one rerun
+    app.button(key="edit").click().run()
+    assert app.text_input(key="target").value == "1999-05-03"
+
+
+# --- the numbers of the edits
+
+
+class Numbers:
+    """A desk whose answers are only numbered."""
+
+    def __init__(self) -> None:
+        self.desk = Desk()
+        self.desk.answer = lambda source, target: {"text": {"source": source}}
+
+    def typed(self, text: str) -> int:
+        return unpack(self.desk.edit(text, ""))[0]["edition"][0]
+
+    def drawn(self, text: str) -> int:
+        self.desk.redraw(text, "")
+        return self.desk.edition[0]
+
+
+def test_a_rerun_has_the_number_of_the_edit_it_draws() -> None:
+    numbers = Numbers()
+    first = numbers.drawn("a")
+    assert first < numbers.typed("ab") < numbers.typed("abc")
+    late = numbers.drawn("ab")
+    assert numbers.typed("abcd") > numbers.drawn("abc") > late      # each an edit behind
+
+
+def test_a_text_typed_again_is_a_new_edit() -> None:
+    numbers = Numbers()
+    numbers.drawn("a")
+    longer = numbers.typed("ab")
+    again = numbers.typed("a")
+    assert again > longer
+    assert numbers.drawn("a") == again
+
+
+def test_a_text_put_there_is_newer_than_all_that_was_typed() -> None:
+    numbers = Numbers()
+    typed = [numbers.typed(text) for text in ("a", "ab", "abc")]
+    assert numbers.drawn("abc") == typed[-1]
+    assert numbers.drawn("ab") > typed[-1]          # an example that had been typed on the way
+    assert numbers.typed("x") > numbers.desk.edition[0]
+
+
+def test_an_answer_by_the_choices_of_an_older_rerun_is_older() -> None:
+    desk = Numbers().desk
+    desk.redraw("a", "")
+    desk.answer = lambda source, target: {"text": {"head": 1}}
+    late = unpack(desk.edit("ab", ""))[0]["edition"]
+    desk.redraw("ab", "")       # a click on another head has committed the text, too
+    assert tuple(late) < desk.edition
+    desk.answer = lambda source, target: {"text": {"head": 2}}
+    assert tuple(unpack(desk.edit("ab", ""))[0]["edition"]) == desk.edition
+
+
+def test_a_stamp_says_whose_and_which() -> None:
+    assert stamped({"rows": []}, "note", (7, 2)) == {"rows": [], "key": "note", "edition": (7, 2)}
+    assert stamped(b"abc", "é", (258, 3)) == b"abc" + "é".encode() + b"\2\0\0\0" + b"\2\1\0\0" + b"\3\0\0\0"
+
+
+# --- several at once
+
+
+def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    apps = [opened("", "site=encoder.layers.0.self_attn") for _ in range(4)]
+    desks = [app.session_state["desk"] for app in apps]
+    texts = ["1 June 2001", "2 July 2002", "", "3 August 2003"]
+    batches = []
+    run_each = Scope.run_each
+    monkeypatch.setattr(Scope, "run_each", lambda self, pairs, *more: batches.append(len(pairs)) or run_each(self, pairs, *more))
+    queue = live._Queue()
+
+    async def ask() -> list[bytes]:
+        return await asyncio.gather(*(queue.answer(desk, (text, "")) for desk, text in zip(desks, texts, strict=True)))
+
+    answers = asyncio.run(ask())
+    assert batches == [3, 1]    # all had asked before the first was answered; the empty text is run by itself, and refused
+    for text, message in zip(texts, answers, strict=True):
+        rows = dict(unpack(message)[0]["said"]["written"]["rows"])
+        assert rows["source"] == (text or BEFORE)
+        assert bool(rows["stale"]) == (not text)
+        if text:
+            assert rows["output"] == f"200{text[0]}-0{5 + int(text[0])}-0{text[0]}"
+
+
+class Panic(BaseException):
+    """What a library written in Rust raises where it has broken down: no Exception."""
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, Panic, SystemExit, KeyboardInterrupt, RecursionError])
+def test_an_answer_that_fails_leaves_the_others_theirs(error: type[BaseException]) -> None:
+    def fails(source: str, target: str) -> Pictures:
+        raise error("broken")
+
+    broken, whole, later = Numbers().desk, Numbers().desk, Numbers().desk
+    broken.answer = fails
+    broken.name = whole.name = later.name = "no such checkpoint"
+    queue = live._Queue()
+
+    async def ask(*desks: Desk) -> list[bytes | None]:
+        return await asyncio.wait_for(asyncio.gather(*(queue.answer(desk, ("a", "")) for desk in desks)), 30)
+
+    async def twice() -> list[bytes | None]:
+        return [*await ask(broken, whole), *await ask(later)]
+
+    nothing, *answers = asyncio.run(twice())
+    assert nothing is None
+    assert [unpack(answer)[0]["said"] for answer in answers] == [{"text": {"source": "a"}}] * 2
+
+
+def test_a_batch_that_breaks_down_leaves_everyone_his_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def panics(asked: object) -> None:
+        raise Panic("in the batch")
+
+    monkeypatch.setattr(live.cache, "run_together", panics)
+    desks = [Numbers().desk for _ in range(3)]
+    queue = live._Queue()
+
+    async def ask() -> list[bytes | None]:
+        return await asyncio.wait_for(asyncio.gather(*(queue.answer(desk, ("a", "")) for desk in desks)), 30)
+
+    assert [unpack(answer)[0]["said"] for answer in asyncio.run(ask())] == [{"text": {"source": "a"}}] * 3
+
+
+def test_nobody_is_left_waiting_when_the_work_itself_breaks_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, desk = live._Queue(), Numbers().desk
+
+    def breaks(now: object, loop: object) -> None:
+        raise RuntimeError("no thread")
+
+    monkeypatch.setattr(queue, "_answer", breaks)
+
+    async def ask() -> list[bytes | None]:
+        waiting = [queue.answer(desk, (str(i), "")) for i in range(live.TOGETHER + 3)]      # more than are taken at once
+        return await asyncio.wait_for(asyncio.gather(*waiting), 30)
+
+    assert asyncio.run(ask()) == [None] * (live.TOGETHER + 3)
+
+
+def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    together, long = [], "word " * 70
+    monkeypatch.setattr(Scope, "run_each", lambda self, pairs, *more: together.append(pairs) or [None for _ in pairs])
+    monkeypatch.setattr(live.cache, "_of", lambda *what, make: None)
+    live.cache.run_together([("eng-fra", "Yes.", ""), ("eng-fra", long, ""), ("eng-fra", "No.", long), ("eng-fra", "", "")])
+    assert together == [[("Yes.", None)]]
+    live.cache.run_together([("eng-fra", long, ""), ("no such checkpoint", "a", "")])
+    assert len(together) == 1       # nothing is left to run
+    live.cache.run_together([("eng-fra", "No.", " "), ("eng-fra", "Yes.", "Oui.")])
+    assert together[1:] == [[("No.", None), ("Yes.", "Oui.")]]      # a blank target is none
+    longest = "word" + " word" * 62
+    assert len(live.cache.scope("eng-fra").encode_source(longest).ids) == live.cache.SHORT      # with its end mark
+    live.cache.run_together([("eng-fra", longest, ""), ("eng-fra", f"{longest} word", "")])
+    assert together[2:] == [[(longest, None)]]
+
+
+def message(text: str | None = None, data: bytes | None = None) -> dict:
+    return {"type": "websocket.receive", "text": text, "bytes": data}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None, "", "[]", "null", "{", "1", '"a"', '{"source": 1, "target": ""}', '{"source": "a"}',
+        '{"source": "a", "target": null}', "x" * 1_000_001, "[" * 100_000, '{"source":' * 50_000, "9" * 5_000,
+    ],
+)  # fmt: skip
+def test_a_message_that_nobody_of_ours_sends_is_not_answered(text: str | None) -> None:
+    assert live._texts(message(text, b"\x00" if text is None else None)) is None
+
+
+def test_a_message_is_two_texts_of_whole_characters() -> None:
+    asked = {"source": "a\ud83db", "target": "\udc00", "token": "of an older page"}
+    assert live._texts(message(json.dumps(asked))) == ("a\ufffdb", "\ufffd")
+    assert live._texts(message(json.dumps({"source": "😀", "target": "\x00"}))) == ("😀", "\x00")
+
+
+def test_half_a_character_is_answered_like_the_rerun_that_shows_it() -> None:
+    app = opened("", "")
+    source, target = live._texts(message(json.dumps({"source": "3 May 1999 \ud83d", "target": ""})))
+    rows = dict(answer(app.session_state["desk"], source, target)["written"]["rows"])
+    assert rows["source"] == "3 May 1999 \ufffd"
+    app.text_input(key="source").set_value("3 May 1999 \ufffd").run()
+    assert dict(said(app, "written")["rows"]) == rows
+
+
+def test_said_parts_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened("", "")
+    text = "<script>alert(1)</script>"
+    assert dict(answer(app.session_state["desk"], text)["written"]["rows"])["source"] == text
+    assert said(app, "written")["look"].startswith("written")

@@ -1,0 +1,381 @@
+"""The app in a real browser: type, click, lock, share, download; every number compared with what `models` computes."""
+# ruff: noqa: F401, F811 (fixtures are imported by name)
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Locator, Page, WebSocket, expect
+from served_app import app_address, browser, context, in_url, page, rested, visit
+
+import models
+from models.trace import AttentionSite
+from viz_app.drawing.payload import unpack
+
+DATE, OTHER = "24/07/69", "le dimanche 1er mai 1994"
+SITE = "decoder.layers.1.cross_attn"
+
+
+@pytest.fixture(scope="module")
+def dates() -> models.Scope:
+    return models.load("dates", device="cpu")
+
+
+def see(page: Page, **params: str) -> None:
+    """Open the Attention page on the dates model."""
+    visit(page, **{"checkpoint": "dates", "source": DATE, "site": SITE, "head": "2", **params})
+
+
+def source(page: Page) -> Locator:
+    return page.get_by_role("textbox", name="Date, in any format (type here)")
+
+
+def target(page: Page) -> Locator:
+    return page.get_by_role("textbox", name="ISO date")
+
+
+def weight_at(page: Page, query: int, key: int) -> np.float32:
+    """The weight that the page shows when one points at a cell."""
+    cells = page.locator(".head canvas.cells")
+    at = {name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")}
+    cells.hover(position={"x": at["left"] + (key + 0.5) * at["wide"], "y": at["top"] + (query + 0.5) * at["tall"]})
+    tip = page.locator(".head .tip")
+    expect(tip).to_have_attribute("data-query", str(query))
+    expect(tip).to_have_attribute("data-key", str(key))
+    return np.float32(tip.get_attribute("data-weight"))
+
+
+def assert_shows(page: Page, site: AttentionSite, head: int) -> None:
+    """The picture has the site's size, and in a few cells exactly its weights."""
+    weights = site.weights(head)
+    rows, cols = weights.shape
+    picture = page.locator(".head")
+    for name, value in (("site", site.name), ("head", head), ("rows", rows), ("cols", cols)):
+        expect(picture).to_have_attribute(f"data-{name}", str(value))
+    strongest = divmod(int(weights.argmax()), cols)
+    for query, key in (strongest, (0, 0), (rows - 1, cols // 2)):
+        np.testing.assert_allclose(weight_at(page, query, key), float(weights[query, key]), atol=1e-6)
+
+
+# --- typing
+
+
+def test_typing_changes_the_picture_while_one_types(page: Page, dates: models.Scope) -> None:
+    see(page)
+    assert_shows(page, dates.run(DATE).attention[SITE], 2)
+    source(page).press_sequentially("!", delay=20)      # no Enter, no leaving the box
+    typed = source(page).input_value()
+    expect(page.locator(".written .source")).to_have_text(typed)
+    expect(page.locator(".written .output")).to_have_text(dates.run(typed).output)
+    assert_shows(page, dates.run(typed).attention[SITE], 2)
+    expect(source(page)).to_be_focused()
+
+
+def test_every_key_is_answered_over_the_socket(page: Page, dates: models.Scope) -> None:
+    sent, received = [], []
+
+    def listen(socket: WebSocket) -> None:
+        if socket.url.endswith("/live"):
+            socket.on("framesent", lambda frame: sent.append(json.loads(frame)))
+            socket.on("framereceived", lambda frame: received.append(frame))
+
+    page.on("websocket", listen)
+    see(page)
+    rested(page)
+    source(page).press("End")
+    for key in "!?":
+        source(page).press(key)
+        expect(page.locator(".written .source")).to_have_text(source(page).input_value())
+    in_url(page, "source", DATE + "!?")     # Streamlit has it, too
+    assert [(asked["source"], asked["target"]) for asked in sent] == [(DATE + "!", ""), (DATE + "!?", "")]
+    header, arrays = unpack(received[-1])
+    assert dict(header["said"]["written"]["rows"])["output"] == dates.run(DATE + "!?").output
+    shown, _ = unpack(arrays["head"].tobytes())
+    assert [label[0] for label in shown["keys"]] == [*DATE, "!", "?", "[end]"]
+
+
+def test_without_the_socket_the_picture_follows_when_typing_rests(page: Page, dates: models.Scope) -> None:
+    page.route_web_socket("**/live", lambda socket: socket.close())
+    see(page)
+    source(page).press("End")
+    source(page).press("!")
+    expect(page.locator(".written .source")).to_have_text(DATE + "!")
+    source(page).press("?")
+    expect(page.locator(".written .source")).to_have_text(DATE + "!?")
+    assert_shows(page, dates.run(DATE + "!?").attention[SITE], 2)
+
+
+def test_fast_typing_loses_no_letter_and_ends_on_the_last(page: Page, dates: models.Scope) -> None:
+    see(page)
+    source(page).fill("")
+    source(page).press_sequentially(OTHER, delay=15)
+    expect(source(page)).to_have_value(OTHER)
+    expect(page.locator(".written .source")).to_have_text(OTHER)
+    expect(page.locator(".head")).to_have_attribute("data-cols", str(len(OTHER) + 1))
+    assert_shows(page, dates.run(OTHER).attention[SITE], 2)
+
+
+def test_the_page_does_not_jump_while_one_types(page: Page) -> None:
+    see(page)
+    parts = (".overview", ".head .pictures", ".head canvas.cells", ".written")
+    before = [page.locator(part).bounding_box() for part in parts]
+    source(page).press_sequentially(" and much more text, as long as it fits", delay=5)
+    expect(page.locator(".written .source")).to_have_text(source(page).input_value())
+    assert [page.locator(part).bounding_box() for part in parts] == before
+
+
+def test_a_typed_target_is_read_as_given(page: Page, dates: models.Scope) -> None:
+    see(page)
+    target(page).fill("1970")
+    expect(page.locator(".head")).to_have_attribute("data-rows", "5")
+    assert_shows(page, dates.run(DATE, "1970").attention[SITE], 2)
+    page.get_by_role("button", name="Let the model write it").click()
+    assert_shows(page, dates.run(DATE).attention[SITE], 2)
+
+
+# --- choosing
+
+
+def test_a_click_on_a_head_shows_it_and_the_arrows_go_on(page: Page, dates: models.Scope) -> None:
+    see(page)
+    trace = dates.run(DATE)
+    page.locator('.overview button[data-site="decoder.layers.0.self_attn"][data-head="1"]').click()
+    assert_shows(page, trace.attention["decoder.layers.0.self_attn"], 1)
+    expect(page.locator(".head .title")).to_contain_text("Decoder layer 1, head 2: what each character of the ISO date reads")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert_shows(page, trace.attention["decoder.layers.0.cross_attn"], 2)
+    in_url(page, "site", "decoder.layers.0.cross_attn")
+    in_url(page, "head", "2")
+    expect(page.get_by_text("This is where the two texts meet")).to_be_visible()
+
+
+def test_a_masked_cell_says_why(page: Page) -> None:
+    see(page, site="decoder.layers.0.self_attn", head="0")
+    assert weight_at(page, 2, 7) == 0
+    expect(page.locator(".head .tip .why")).to_have_text("masked (look-ahead): it may not be read")
+
+
+def test_a_locked_token_stays_while_one_types(page: Page) -> None:
+    see(page)
+    page.locator('.head svg rect[data-side="query"][data-index="4"]').click()
+    page.mouse.move(5, 5)
+    expect(page.locator(".head")).to_have_attribute("data-lock", "q4")
+    in_url(page, "lock", "q4")
+    source(page).fill(DATE + "0")
+    expect(page.locator(".written .source")).to_have_text(DATE + "0")
+    expect(page.locator(".head")).to_have_attribute("data-lock", "q4")
+
+
+# --- sharing
+
+
+def test_the_first_page_answers_to_its_name_too(page: Page, dates: models.Scope) -> None:
+    visit(page, "attention", checkpoint="dates", source=OTHER, site=SITE, head="3", lock="q4")
+    assert_shows(page, dates.run(OTHER).attention[SITE], 3)
+    expect(page.locator(".head")).to_have_attribute("data-lock", "q4")
+    expect(page.get_by_text("Page not found")).to_have_count(0)
+
+
+def test_a_shared_link_shows_the_same_view_in_another_browser(page: Page, browser: Browser, dates: models.Scope) -> None:
+    see(page)
+    source(page).fill(OTHER)
+    target(page).fill("1994-0")
+    page.locator('.overview button[data-site="encoder.layers.1.self_attn"][data-head="3"]').click()
+    expect(page.locator(".head")).to_have_attribute("data-site", "encoder.layers.1.self_attn")
+    expect(page.locator(".head")).to_have_attribute("data-cols", str(len(OTHER) + 1))
+    rested(page)  # a token of the head before would be locked in that one
+    page.locator('.head svg rect[data-side="key"][data-index="5"]').click()
+    in_url(page, "lock", "k5")
+    other = browser.new_context().new_page()
+    other.goto(page.url)
+    other.wait_for_selector(".head[data-painted]")
+    assert_shows(other, dates.run(OTHER, "1994-0").attention["encoder.layers.1.self_attn"], 3)
+    expect(other.locator(".head")).to_have_attribute("data-lock", "k5")
+    expect(source(other)).to_have_value(OTHER)
+    expect(target(other)).to_have_value("1994-0")
+    other.context.close()
+
+
+def test_back_returns_to_the_head_before(page: Page) -> None:
+    see(page)
+    page.locator('.overview button[data-site="encoder.layers.0.self_attn"][data-head="0"]').click()
+    in_url(page, "site", "encoder.layers.0.self_attn")
+    page.go_back()
+    expect(page.locator(".head")).to_have_attribute("data-site", SITE)
+    expect(page.locator('.overview button[aria-pressed="true"]')).to_have_attribute("data-site", SITE)
+    expect(source(page)).to_have_value(DATE)
+
+
+def test_the_view_outlives_a_visit_to_another_page(page: Page) -> None:
+    see(page)
+    source(page).fill(OTHER)
+    expect(page.locator(".written .source")).to_have_text(OTHER)
+    page.get_by_role("link", name="Masks").click()
+    expect(source(page)).to_have_value(OTHER)
+    page.get_by_role("link", name="Attention", exact=True).click()
+    expect(page.locator(".overview")).to_be_visible()  # Masks shows two texts under `.written` until it has left
+    expect(page.locator(".written")).to_have_count(1)
+    expect(page.locator(".head")).to_have_attribute("data-site", SITE)
+    expect(page.locator(".written .source")).to_have_text(OTHER)
+
+
+# --- bad input
+
+
+def test_bad_input_leaves_the_picture(page: Page, dates: models.Scope) -> None:
+    see(page)
+    for text, complaint in (("", "empty"), ("   ", "empty"), ("x" * 20_000, "20,000 characters"), ("1 " * 40, "at most 64")):
+        source(page).fill(text)
+        expect(page.get_by_role("alert")).to_contain_text(complaint)
+        expect(page.locator(".st-key-note-source").get_by_role("alert")).to_be_visible()
+        expect(page.locator(".written .stale")).not_to_have_text("")
+        expect(page.locator(".written .source")).to_have_text(DATE)
+        source(page).fill(DATE)
+        expect(page.get_by_role("alert")).to_have_count(0)
+    source(page).fill("")
+    expect(page.get_by_role("alert")).to_have_count(1)
+    assert_shows(page, dates.run(DATE).attention[SITE], 2)
+
+
+def test_any_text_is_read_as_far_as_the_vocabulary_goes_and_is_only_text(page: Page, dates: models.Scope) -> None:
+    see(page)
+    hostile = "<script>document.title='hit'</script></style><img src=x onerror=\"document.title='hit'\">"[:60]
+    for text in ("漢字", "مرحبا ١٩٦٩", "😀 1969", "<script>alert(1)</script>", "</style>", hostile):
+        source(page).fill(text)
+        expect(page.locator(".written .source")).to_have_text(text)
+        expect(page.locator(".head")).to_have_attribute("data-cols", str(len(dates.encode_source(text).ids)))
+        assert page.get_by_role("alert").count() == 0
+    assert_shows(page, dates.run(hostile).attention[SITE], 2)
+    assert page.locator('.head svg text.token[data-side="key"]').all_text_contents()[0] == "<"
+    assert page.title() != "hit"
+    assert page.locator(".stApp script, .stApp img").count() == 0
+
+
+def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(page: Page, dates: models.Scope, checkpoint: Path) -> None:
+    see(page)
+    box = page.get_by_role("combobox", name="Model")
+    weights, config = checkpoint / "model.safetensors", checkpoint / "config.json"
+    whole, sizes = weights.read_bytes(), config.read_text("utf-8")
+
+    def refused(folder: Path, complaint: str) -> None:
+        box.fill(str(folder))
+        box.press("Enter")
+        note = page.locator(".st-key-note-checkpoint").get_by_role("alert")
+        expect(note).to_contain_text(str(folder))
+        expect(note).to_contain_text(complaint)
+        expect(page.locator(".written .source")).to_have_text(DATE)
+        expect(page.locator(".written .stale")).not_to_have_text("")
+
+    refused(checkpoint.with_name("nowhere"), "neither a folder nor a shipped checkpoint")
+    weights.write_bytes(whole[: len(whole) // 2])
+    refused(checkpoint, "changed since the checkpoint was saved")
+    record = checkpoint / "training.json"  # from here on a checkpoint of which nothing is claimed, as an older one
+    told = json.loads(record.read_text("utf-8"))
+    del told["checksums"]
+    record.write_text(json.dumps(told), "utf-8")
+    checkpoint = checkpoint.rename(checkpoint.with_name("older"))
+    refused(checkpoint, "not readable as safetensors")
+    weights = checkpoint / "model.safetensors"
+    weights.rename(checkpoint / "weights.safetensors")
+    refused(checkpoint.rename(checkpoint.with_name("renamed")), "model.safetensors is missing")
+    folder = checkpoint.with_name("renamed")
+    (folder / "model.safetensors").write_bytes(whole)
+    (folder / "config.json").write_text(sizes.replace('"d_ff": 61', '"d_ff": 59'), "utf-8")
+    refused(folder.rename(checkpoint.with_name("misshapen")), "should have shape")
+    assert_shows(page, dates.run(DATE).attention[SITE], 2)
+    box.fill("dates")
+    box.press("Enter")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.locator(".written .stale")).to_have_text("")
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_a_long_sentence_and_what_is_written_do_not_overlap(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    visit(page, source="She told us that the old man reads a book " * 5)
+    rows = [page.locator(f".written .{row}") for row in ("label-in", "source", "label-out", "output")]
+    boxes = [row.bounding_box() for row in (*rows, page.locator(".overview"))]
+    for i, a in enumerate(boxes):
+        for b in boxes[i + 1 :]:
+            beside = a["x"] + a["width"] <= b["x"] + 1 or b["x"] + b["width"] <= a["x"] + 1
+            assert beside or a["y"] + a["height"] <= b["y"] + 1
+
+
+# --- taking away
+
+
+def test_the_csv_holds_the_models_weights(page: Page, dates: models.Scope) -> None:
+    see(page)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="This head, CSV").click()
+    rows = list(csv.reader(io.StringIO(saved.value.path().read_text("utf-8"))))
+    weights = np.array([row[1:] for row in rows[1:]], np.float32)
+    np.testing.assert_allclose(weights, dates.run(DATE).attention[SITE].weights(2).numpy(), atol=1e-6)
+    assert saved.value.suggested_filename == f"{SITE}.head2.csv"
+
+
+def test_a_file_is_of_what_was_typed_a_moment_ago(page: Page, dates: models.Scope) -> None:
+    see(page)
+    source(page).fill(OTHER)
+    expect(page.locator(".written .source")).to_have_text(OTHER)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="This head, CSV").click()
+    rows = list(csv.reader(io.StringIO(saved.value.path().read_text("utf-8"))))
+    weights = np.array([row[1:] for row in rows[1:]], np.float32)
+    np.testing.assert_allclose(weights, dates.run(OTHER).attention[SITE].weights(2).numpy(), atol=1e-6)
+
+
+def test_the_npz_holds_all_heads(page: Page, dates: models.Scope) -> None:
+    see(page)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="All heads, npz").click()
+    with np.load(saved.value.path()) as held:
+        for name, site in dates.run(DATE).attention.items():
+            np.testing.assert_allclose(held[name], site.weights().numpy(), atol=1e-6)
+
+
+# --- landing
+
+
+def test_a_newcomer_sees_a_sentence_translated_without_scrolling(page: Page) -> None:
+    visit(page)
+    expect(page.locator(".written .source")).to_have_text("She is reading a book.")
+    expect(page.locator(".head .title")).to_contain_text("what each French token reads from the English sentence")
+    for part in (".overview", ".head .pictures", ".written"):
+        box = page.locator(part).bounding_box()
+        assert box["y"] + box["height"] <= 720, part
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_pictures_follow_the_browsers_theme(browser: Browser, scheme: str) -> None:
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    see(page)
+    paper = page.locator(".head canvas.cells").evaluate("c => c.getContext('2d').getImageData(2, 30, 1, 1).data.slice(0, 3).join()")
+    assert paper == {"light": "255,255,255", "dark": "16,20,29"}[scheme]
+    context.close()
+
+
+def test_a_narrow_window_shows_everything_one_under_the_other(browser: Browser) -> None:
+    context = browser.new_context(viewport={"width": 420, "height": 900})
+    page = context.new_page()
+    see(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    heads, head = page.locator(".overview").bounding_box(), page.locator(".head").bounding_box()
+    assert head["y"] >= heads["y"] + heads["height"]
+    context.close()
+
+
+def test_a_name_that_begins_with_the_one_that_stands_there_can_be_typed(page: Page) -> None:
+    """Streamlit's box hands over only what is new in it."""
+    visit(page, ready=".overview[data-painted]", checkpoint="dates", source="5 March 2021")
+    page.get_by_role("combobox", name="Model").fill("dates-cosine")
+    page.keyboard.press("Enter")
+    in_url(page, "checkpoint", "dates-cosine")
+    expect(page.get_by_text("Trained for 1,500 steps").first).to_be_visible()

@@ -1,0 +1,162 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The component `beam_tree` by itself: every hypothesis, its parent and its scores, and what the chosen one read."""
+
+import re
+from typing import Any
+
+import numpy as np
+from stage import ACCENT, INK, LINE, PAPER, QUIET, Stage, hex_of, stage, stage_page
+
+from viz_app.drawing.payload import pack
+
+SOURCE = [["x", "", False], ["y", "said of y", False], ["[end]", "special", True]]
+
+
+def label(text: str) -> list[Any]:
+    return [text, "a sign" if text == "q" else "", text.startswith("[")]
+
+
+def node(
+    text: str, parent: int, score: float, best: bool = False, ended: bool = False, carried: bool = False, n: int = 1
+) -> dict[str, Any]:
+    return {
+        "label": label(text[-1] if text else "[end]"), "text": text, "logProb": score * 1.5, "score": score, "n": n,
+        "parent": parent,
+        "best": best, "ended": ended, "carried": carried,
+    }  # fmt: skip
+
+
+STEPS = [
+    [node("a", -1, -0.1, True), node("b", -1, -0.9)],
+    [node("ax", 0, -0.2, n=2), node("ay", 0, -0.3, True, n=2), node("bx", 1, -1.5, ended=True, n=2)],
+    [node("ayz", 1, -0.25, True, ended=True, n=3), node("axz", 0, -0.6, n=3), node("bx", 2, -1.5, ended=True, carried=True, n=2)],
+]
+
+
+def beam_payload(at: tuple[int, int] = (1, 1), **changes: Any) -> tuple[bytes, dict[str, np.ndarray]]:
+    arrays = {
+        "ids": np.array([31, 7, 12], np.int32), "p": np.array([0.6, 0.3, 0.05], np.float32),
+        "cross": np.array([0.7, 0.2, 0.1], np.float32), "self": np.array([0.25, 0.75], np.float32),
+    }  # fmt: skip
+    header = {
+        "steps": STEPS, "node": list(at), "source": SOURCE, "read": [label("[start]"), label("a")], "token": label("y"),
+        "candidates": [label("x"), label("y"), label("q")], "reading": "head 3", "cross": "Cross-attention",
+        "sourceName": "the source", "taken": 7, "alpha": 0.6,
+    } | changes  # fmt: skip
+    return pack(header, **arrays), arrays
+
+
+def test_the_beam_is_a_column_a_step_with_the_best_on_top(stage: Stage) -> None:
+    stage.mount("beam_tree", 900).show(beam_payload()[0])
+    nodes = stage.js("""(root) => [...root.querySelectorAll("g.node")].map((g) => ({ ...g.dataset,
+        texts: [...g.querySelectorAll("text")].map((t) => [t.textContent, +t.getAttribute("x"), +t.getAttribute("y"),
+        t.getAttribute("fill")]),
+      title: g.querySelector("title").textContent,
+        box: Object.fromEntries([...g.querySelector("rect").attributes].map((a) => [a.name, a.value])) }))""")
+    flat = [(s, r, one) for s, kept in enumerate(STEPS) for r, one in enumerate(kept)]
+    for (s, r, one), seen in zip(flat, nodes, strict=True):
+        x, y = 8 + 104 * s, 24 + 44 * r
+        assert (seen["step"], seen["rank"], float(seen["score"])) == (str(s + 1), str(r + 1), one["score"])
+        assert [float(seen["box"][k]) for k in ("x", "y", "width", "height")] == [x, y, 74, 34]
+        chosen = (s, r) == (1, 1)
+        assert hex_of(seen["box"]["fill"]) == (ACCENT if chosen else PAPER)
+        assert hex_of(seen["box"]["stroke"]) == (ACCENT if one["best"] else LINE)
+        assert seen["box"]["stroke-width"] == ("2" if one["best"] or chosen else "1.2")
+        assert seen["box"].get("stroke-dasharray") == ("3 4" if one["carried"] else None)
+        (name, x1, y1, ink), (score, x2, y2, ink2) = seen["texts"]
+        assert name == ("ended" if one["carried"] else one["label"][0])
+        assert score == f"{one['score']:.3f}".replace("-", "−")
+        assert (x1, x2, y1, y2) == (x + 37, x + 37, y + 14, y + 28)
+        assert {hex_of(ink), hex_of(ink2)} == {PAPER if chosen else INK}
+        assert seen["title"] == f"{one['text']}\nlog-probability {one['logProb']:.4f} nats, score {one['score']:.4f}" + (
+            "\nended" if one["ended"] else ""
+        )
+    assert set(stage.attrs("svg text", "text-anchor")) == {"middle"}
+    heads = stage.elements("svg > text", "x")
+    assert heads == [[f"step {s + 1}", str(8 + 104 * s + 37)] for s in range(3)]
+    edges = stage.elements("svg > path", "d", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray")
+    for (s, r, one), (_, d, stroke, width, opacity, dash) in zip([one for one in flat if one[0]], edges, strict=True):
+        numbers = [float(v) for v in re.findall(r"[\d.]+", d)]
+        assert numbers[:2] == [8 + 104 * (s - 1) + 74, 24 + 44 * one["parent"] + 17]
+        assert numbers[-2:] == [8 + 104 * s, 24 + 44 * r + 17]
+        assert numbers[2:6] == [numbers[0] + 15, numbers[1], numbers[-2] - 15, numbers[-1]]
+        assert (hex_of(stroke), width, opacity, dash) == (
+            (ACCENT, "3", "1", None) if one["best"] else (QUIET, "1.2", "0.6", "3 4" if one["carried"] else None)
+        )
+    assert (stage.attr("svg", "width"), stage.attr("svg", "height")) == (str(16 + 2 * 104 + 74), str(24 + 3 * 44))
+    assert stage.text(".note") == (
+        "Best at the top; the number is the score, log-probability / ((5 + length) / 6)^α with α = 0.6. Thick: the "
+        "path of the best. Click a node."
+    )
+
+
+def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
+    data, arrays = beam_payload()
+    stage.mount("beam_tree", 900).show(data)
+    assert stage.text(".lead") == "Step 2, place 2: ay … Log-probability −0.450 nats over 2 tokens, score −0.300."
+    assert stage.texts(".bar .token") == ["x", "y", "q"]
+    assert stage.texts(".bar .number") == ["0.600", "0.300", "0.050"]
+    assert stage.texts(".bar .mark") == ["", "this node", ""]
+    assert stage.elements(".bar", "data-id") == [["x0.600", "31"], ["y0.300this node", "7"], ["q0.050", "12"]]
+    for side, labels in (("cross", ["x", "y", "[end]"]), ("self", ["[start]", "a"])):
+        assert stage.texts(f".chips[data-side={side}] b") == labels
+        assert [np.float32(w) for w in stage.attrs(f".chips[data-side={side}] .chip-token", "data-weight")] == arrays[side].tolist()
+    assert stage.texts(".what") == [
+        "What the model expected at this node, and the token it stands for:",
+        "Cross-attention: what it read from the source (head 3)", "Self-attention: what it read from its own text (head 3)",
+    ]  # fmt: skip
+    assert (stage.data(".beam")["step"], stage.data(".beam")["rank"]) == ("2", "2")
+    for at, said in (
+        ((0, 0), "Step 1, place 1: a … Log-probability −0.150 nats over 1 token, score −0.100."),
+        ((2, 2), "Step 3, place 3: bx [end]. Log-probability −2.250 nats over 2 tokens, score −1.500. It had ended "
+        "before this step and only waits in the beam."),
+    ):  # fmt: skip
+        stage.show(beam_payload(at)[0])
+        assert stage.text(".lead") == said
+    nothing = [[{**STEPS[0][0], "text": ""}]]
+    stage.show(beam_payload((0, 0), steps=nothing)[0])
+    assert "(no text yet)" in stage.text(".lead")
+    assert stage.text("g.node title").startswith("(nothing yet)\n")
+
+
+def test_without_attention_the_beam_hides_its_rows(stage: Stage) -> None:
+    data, arrays = beam_payload()
+    header = {
+        "steps": STEPS,
+        "node": [0, 0],
+        "source": SOURCE,
+        "read": [],
+        "candidates": [label("x")] * 3,
+        "reading": "",
+        "cross": "",
+        "sourceName": "s",
+        "taken": 7,
+        "alpha": 1,
+    }
+    stage.mount("beam_tree", 900).show(pack(header, ids=arrays["ids"], p=arrays["p"]))
+    assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == [True, True]
+    assert "with α = 1." in stage.text(".note")
+    stage.show(data)
+    assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == [False, False]
+
+
+def test_a_node_is_chosen_by_click_and_by_key(stage: Stage) -> None:
+    stage.mount("beam_tree", 200).show(beam_payload()[0])
+    stage.js("(root) => { root.querySelector('.tree-scroll').scrollLeft = 0; }")
+    stage.click("g.node rect", 20, 10, n=1)
+    for key in ("Enter", " ", "x", "y"):
+        stage.js("(root) => root.querySelectorAll('g.node')[4].focus()")
+        stage.press(key)
+    assert stage.sent == [["node", {"step": 0, "rank": 1}], *[["node", {"step": 1, "rank": 2}]] * 2]
+    stage.show(beam_payload((2, 0))[0])
+    scroll = stage.js("(root) => { const s = root.querySelector('.tree-scroll'); return [s.scrollLeft, s.clientWidth]; }")
+    assert scroll[0] <= 216
+    assert scroll[0] + scroll[1] >= 216 + 74
+
+
+def test_the_beam_as_a_file(stage: Stage) -> None:
+    stage.mount("beam_tree", 900).show(beam_payload()[0])
+    name, svg = stage.saved_svg()
+    assert name == "beam.svg"
+    assert list(svg)[1].text == "Beam search: the hypotheses kept at each step, with their scores"
+    assert len([one for one in svg.iter("{http://www.w3.org/2000/svg}g") if one.get("class") == "node"]) == 8

@@ -1,0 +1,844 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The component `stepper` by itself: every token, bar, weight, cost and sentence at every step."""
+
+import itertools
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from stage import (
+    ACCENT,
+    INK,
+    LINE,
+    PAPER,
+    QUIET,
+    RATIO,
+    Stage,
+    alike,
+    hex_of,
+    signed_colour,
+    stage,
+    stage_page,
+    weight_colour,
+)  # fmt: skip
+
+from viz_app.drawing.payload import pack
+
+K, SOURCE = 5, [["x", "", False], ["y", "said of y", False], ["[end]", "special", True]]
+DIFFERS = "#d55e00"
+GIVEN, READ = ["a", "b", "c", "d", "[end]"], ["[start]", "a", "b", "c", "d"]
+WRITTEN = ["a", "b", "z", "q", "r", "s", "[end]"]
+DONE = weight_colour(39 / 254)
+
+
+def label(text: str) -> list[Any]:
+    return [text, "a sign" if text.startswith("q") else "", text.startswith("[")]
+
+
+def lane(tokens: list[str], seed: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    n, rng = len(tokens), np.random.default_rng(seed)
+    ids = np.array([[100 * i + j + 10 for j in range(K)] for i in range(n)], np.int32)
+    ids[:, 3] = [0, 1, *range(900, 898 + n)][:n]  # two that cannot be forced
+    place = [i % 3 for i in range(n)]
+    taken = [int(ids[i, place[i]]) for i in range(n)]
+    p = np.sort(rng.dirichlet(np.ones(K), n).astype(np.float32))[:, ::-1].copy()
+    p[0, 0], p[0, 1], p[0, 4], p[1, 4] = 0.9996, 0.9994, 0.0004, 0
+    names = [[label(f"{tokens[i]}{j}") for j in range(K)] for i in range(n)]
+    arrays = {
+        "ids": ids, "p": p, "rank": np.array([j + 1 for j in place], np.int32), "entropy": rng.uniform(0, 3, n).astype(np.float32),
+        "cross": rng.dirichlet(np.ones(3), n).astype(np.float32), "self": np.tril(rng.uniform(0.1, 1, (n, n))).astype(np.float32),
+    }  # fmt: skip
+    return {"n": n, "taken": taken, "candidates": names, "ended": tokens[-1] == "[end]"}, arrays
+
+
+def payload(
+    written: list[str] = WRITTEN, sampling: bool = False, family: str = "attention", **changes: Any
+) -> tuple[bytes, dict, dict]:
+    parallel, first = lane(GIVEN, 1)
+    serial, second = lane(written, 2)
+    same = next((i for i, (a, b) in enumerate(zip(GIVEN, written, strict=False)) if a != b), -1)
+    for i in range(min(len(GIVEN), len(written))):
+        if GIVEN[i] == written[i]:
+            serial["taken"][i] = parallel["taken"][i]
+    best = [token if i != 1 else 777 for i, token in enumerate(parallel["taken"])]
+    arrays = {f"parallel_{k}": v for k, v in first.items()} | {f"serial_{k}": v for k, v in second.items()}
+    if sampling:
+        arrays["drawn_p"] = (second["p"] ** 2).astype(np.float32)
+    vectors = []
+    if family == "recurrent":
+        vectors = [
+            {"name": "decoder.states", "title": "State s(i)", "scale": 2.0},
+            {"name": "decoder.contexts", "title": "Context c(i)", "scale": 0.5},
+        ]
+        for lane_name, n in (("parallel", len(GIVEN)), ("serial", len(written))):
+            for vector in vectors:
+                size, scale = (11, 2.0) if vector["name"] == "decoder.states" else (7, 0.5)
+                arrays[f"{lane_name}_{vector['name']}"] = (
+                    np.random.default_rng(n + size).uniform(-scale, scale, (n, size)).astype(np.float32)
+                )
+    cached = [1_000_000 + 50_000 * i for i in range(len(written))]
+    header = {
+        "step": 2, "steps": max(len(GIVEN), len(written)), "note": "", "source": SOURCE,
+        "parallel": {**parallel, "read": [label(t) for t in READ], "given": [label(t) for t in GIVEN],
+         "predicted": [label(t if i != 1 else "w") for i, t in enumerate(GIVEN)], "best": best},
+        "serial": {**serial, "read": [label(t) for t in ["[start]", *written[:-1]]], "written": [label(t) for t in written],
+         "cached": list(range(len(written)))},
+        "free": None, "diverges": same, "forced": [], "how": "greedy", "sampling": sampling, "reading": "decoder layer 2, head 1",
+        "cross": "Cross-attention", "own": family == "attention", "family": family, "vectors": vectors,
+        "sourceName": "the source", "targetName": "the target",
+        "ownText": False, "vocab": 8192, "mostEntropy": math.log(8192), "unforceable": [0, 1],
+        "work": {"cached": cached, "uncached": [c * (i + 1) for i, c in enumerate(cached)], "parallel": 7_340_000,
+         "layers": 2, "source": 3, "state": 11},
+    } | changes  # fmt: skip
+    return pack(header, **arrays), header, arrays
+
+
+def shown(stage: Stage, width: int = 1200, **how: Any) -> tuple[dict, dict]:
+    data, header, arrays = payload(**how)
+    stage.mount("stepper", width).show(data)
+    return header, arrays
+
+
+def go(stage: Stage, step: int) -> None:
+    stage.js("(root, step) => { const s = root.querySelector('.slider'); s.value = step + 1; s.oninput(); }", step)
+    assert stage.data(".stepper")["step"] == str(step + 1)
+
+
+# --- the lanes
+
+
+def cells(stage: Stage, row: str) -> list[dict[str, Any]]:
+    return stage.js(
+        """(root, row) => [...root.querySelectorAll(`g[data-row="${row}"]`)].map((g) => {
+      const box = g.querySelector("rect"), text = g.querySelector("text"), dot = g.querySelector("circle");
+      const all = (e) => Object.fromEntries([...e.attributes].map((a) => [a.name, a.value]));
+      return { text: text.textContent, said: all(text), box: all(box), shown: g.dataset.shown,
+        opacity: g.getAttribute("opacity"), position: g.dataset.position, dot: dot && all(dot) };
+    })""",
+        row,
+    )
+
+
+def test_every_row_holds_its_tokens_at_their_positions(stage: Stage) -> None:
+    _header, _ = shown(stage, free={"written": [label(t) for t in "abzqx"], "taken": [*range(5)]})
+    rows = {
+        "given": GIVEN, "reads": READ, "predicts": ["a", "w", *GIVEN[2:]], "serial-reads": ["[start]", *WRITTEN[:-1]],
+        "writes": WRITTEN, "free": [*"abzqx"],
+    }  # fmt: skip
+    pitch = float(stage.attr("rect.pad", "width"))
+    tops = []
+    for name, tokens in rows.items():
+        found = cells(stage, name)
+        assert [one["text"] for one in found] == tokens
+        assert [one["position"] for one in found] == [str(i) for i in range(len(tokens))]
+        room = float(found[0]["box"]["width"])
+        for i, one in enumerate(found):
+            x = i * pitch + (pitch - room) / 2
+            assert float(one["box"]["x"]) == pytest.approx(x)
+            assert float(one["said"]["x"]) == pytest.approx(x + room / 2)
+            assert (one["box"]["height"], one["said"]["text-anchor"], one["said"]["dominant-baseline"]) == (
+                "23",
+                "middle",
+                "middle",
+            )
+            assert float(one["said"]["y"]) == pytest.approx(float(one["box"]["y"]) + 12.5)
+            if name != "writes":
+                assert hex_of(one["said"]["fill"]) == (QUIET if tokens[i].startswith("[") else INK)
+        tops.append({float(one["box"]["y"]) for one in found})
+    assert all(len(one) == 1 for one in tops)
+    tops = [one.pop() for one in tops]
+    assert tops == sorted(tops)
+    assert all(b - a >= 23 for a, b in itertools.pairwise(tops))
+    names = stage.elements(".lane-names .name", "class")
+    assert [one[0] for one in names] == [
+        "given text",
+        "decoder reads",
+        "model predicts",
+        "decoder reads",
+        "model writes",
+        "unforced run",
+    ]
+    assert ["serial" in one[1] for one in names] == [False, False, False, True, True, False]
+    assert stage.js("(root) => [...root.querySelectorAll('.lane-names .name')].map((e) => parseFloat(e.style.top))") == [
+        y + 3 for y in tops
+    ]
+    assert stage.texts(".lane-names .head") == ["position"]
+    numbers = [one for one in stage.elements(".lanes svg > text", "x", "y", "text-anchor", "fill")]
+    assert [one[0] for one in numbers] == [str(i + 1) for i in range(7)]
+    assert [float(one[1]) for one in numbers] == pytest.approx([(i + 0.5) * pitch for i in range(7)])
+    assert {one[3] for one in numbers} == {"middle"}
+    assert {hex_of(one[4]) for one in numbers} == {QUIET}
+    height = float(stage.attr(".lanes svg", "height"))
+    assert height == tops[-1] + 23 + 6
+    assert {float(v) for v in stage.attrs("rect.pad", "height")} == {height}
+    assert {one["opacity"] for one in cells(stage, "free")} == {"0.75"}
+
+
+def test_what_differs_from_the_given_text_has_an_orange_edge(stage: Stage) -> None:
+    header, _ = shown(stage, forced=[3], free={"written": [label(t) for t in WRITTEN], "taken": [5] * 7})
+    go(stage, 6)
+    taken, written = header["parallel"]["taken"], header["serial"]["taken"]
+    for i, one in enumerate(cells(stage, "writes")):
+        differs = i >= len(taken) or written[i] != taken[i]
+        assert hex_of(one["box"]["stroke"]) == (DIFFERS if differs else LINE)
+        assert (one["dot"] is not None) == (i == 3)
+        assert (one["said"].get("font-weight") == "700") == (i == 3)
+    dot = cells(stage, "writes")[3]["dot"]
+    box = cells(stage, "writes")[3]["box"]
+    assert hex_of(dot["fill"]) == DIFFERS
+    assert float(dot["cx"]) == pytest.approx(float(box["x"]) + float(box["width"]) - 1)
+    assert [hex_of(one["box"]["stroke"]) for one in cells(stage, "predicts")] == [DIFFERS if i == 1 else LINE for i in range(5)]
+    assert [one["box"].get("stroke-width") for one in cells(stage, "predicts")] == ["1.8" if i == 1 else None for i in range(5)]
+    assert {
+        hex_of(one["box"]["stroke"]) for one in cells(stage, "given") + cells(stage, "reads") + cells(stage, "serial-reads")
+    } == {LINE}
+    assert [hex_of(one["box"]["stroke"]) for one in cells(stage, "free")] == [DIFFERS] * 7
+    assert "Orange edge: not the token of the given text, in the unforced run: not the one written now. Click" in stage.text(
+        ".legend"
+    )
+    shown(stage)
+    assert "Orange edge: not the token of the given text. Click a position to go there." in stage.text(".legend")
+    assert stage.text(".legend").startswith("Filled: computed so far. Dashed: not there yet.")
+
+
+def test_inference_shows_nothing_beyond_its_step_and_training_everything(stage: Stage) -> None:
+    shown(stage)
+    for step in (0, 3, 6, 1):
+        go(stage, step)
+        for row in ("serial-reads", "writes"):
+            for i, one in enumerate(cells(stage, row)):
+                there = i <= step
+                assert one["said"]["visibility"] == ("visible" if there else "hidden")
+                assert one["shown"] == str(there).lower()
+                assert one["box"].get("stroke-dasharray") == (None if there else "3 3")
+                assert one["opacity"] == ("1" if there else "0.55")
+                if row == "serial-reads":
+                    assert one["box"]["fill"] == "transparent" if not there else hex_of(one["box"]["fill"]) == PAPER
+                else:
+                    fill = "transparent" if not there else ACCENT if i == step else DONE
+                    assert one["box"]["fill"] == fill if not there else alike(hex_of(one["box"]["fill"]), fill)
+                    assert hex_of(one["said"]["fill"]) == (PAPER if i == step else INK)
+                if not there:
+                    assert hex_of(one["box"]["stroke"]) == LINE
+        assert all(alike(hex_of(one["box"]["fill"]), DONE) for one in cells(stage, "predicts"))
+        column = stage.js(
+            "(root) => { const r = root.querySelector('.lanes svg rect[fill-opacity=\"0.1\"]'); return "
+            "[+r.getAttribute('x'), +r.getAttribute('width'), r.getAttribute('fill'), +r.getAttribute('y'), "
+            "+r.getAttribute('height')]; }"
+        )
+        pitch = float(stage.attr("rect.pad", "width"))
+        assert column[:2] == pytest.approx([step * pitch + 1, pitch - 2])
+        assert hex_of(column[2]) == ACCENT
+        assert column[3:] == [1, float(stage.attr(".lanes svg", "height")) - 2]
+        arrows = stage.js(
+            "(root) => [...root.querySelectorAll('.lanes svg > g[stroke-width=\"1.3\"]')].map((g) => "
+            "[g.getAttribute('visibility'), g.getAttribute('opacity'), g.querySelector('path').getAttribute('d')])"
+        )
+        assert len(arrows) == 4 + 5 + 7 + 6
+        down, back = arrows[9:16], arrows[16:]
+        assert [one[0] for one in down] == ["visible" if i <= step else "hidden" for i in range(7)]
+        assert [one[0] for one in back] == ["visible" if i < step else "hidden" for i in range(6)]
+        ends = [[float(v) for v in re.findall(r"[\d.]+", one[2])] for one in arrows]
+        y = {row: float(cells(stage, row)[0]["box"]["y"]) for row in ("given", "reads", "predicts", "serial-reads", "writes")}
+        for i, (x1, y1, x2, y2) in enumerate(ends[:4]):  # given text, moved right by one
+            assert i * pitch < x1 < (i + 1) * pitch < x2 < (i + 2) * pitch
+            assert (y1, y2) == (y["given"] + 23, y["reads"] - 1)
+        for i, (x1, y1, x2, y2) in enumerate(ends[4:9]):
+            assert x1 == x2 == pytest.approx((i + 0.5) * pitch)
+            assert (y1, y2) == (y["reads"] + 23, y["predicts"] - 1)
+        for i, (x1, y1, x2, y2) in enumerate(ends[9:16]):
+            assert x1 == x2 == pytest.approx((i + 0.5) * pitch)
+            assert (y1, y2) == (y["serial-reads"] + 23, y["writes"] - 1)
+        for i, (x1, y1, x2, y2) in enumerate(ends[16:]):  # what is written is read next: up and to the right
+            assert i * pitch < x1 < (i + 1) * pitch < x2 < (i + 2) * pitch
+            assert (y1, y2) == (y["writes"] - 1, y["serial-reads"] + 24)
+        assert [one[1] for one in arrows[:4] + back] == ["undefined"] * 10 or all(
+            one[1] in (None, "1", "undefined") or float(one[1]) > 0.45 for one in arrows[:4] + back
+        )
+
+
+def test_the_ground_after_the_first_difference_is_tinted(stage: Stage) -> None:
+    shown(stage)
+    pitch = float(stage.attr("rect.pad", "width"))
+    ground = stage.elements('.lanes svg > rect[fill-opacity="0.09"]', "x", "width", "fill")
+    assert [(float(one[1]), float(one[2]), hex_of(one[3])) for one in ground] == [
+        (pytest.approx(3 * pitch), pytest.approx(4 * pitch), DIFFERS)
+    ]
+    frame = stage.elements('.lanes svg > rect[stroke-dasharray="5 3"]', "x", "width", "stroke", "fill")
+    assert [(float(one[1]), float(one[2]), hex_of(one[3]), one[4]) for one in frame] == [
+        (pytest.approx(2 * pitch + 1), pytest.approx(pitch - 2), DIFFERS, "none")
+    ]
+    shown(stage, written=GIVEN)
+    assert not stage.elements('.lanes svg > rect[fill-opacity="0.09"], .lanes svg > rect[stroke-dasharray="5 3"]')
+    shown(stage, written=[*GIVEN[:-1], "z"])  # at the last position nothing comes after
+    assert not stage.elements('.lanes svg > rect[fill-opacity="0.09"]')
+    assert len(stage.elements('.lanes svg > rect[stroke-dasharray="5 3"]')) == 1
+
+
+def test_a_click_on_a_position_goes_there_and_hovering_names_it(stage: Stage) -> None:
+    shown(stage, free={"written": [label("f")], "taken": [1]})
+    titles = stage.texts("rect.pad title")
+    assert (
+        titles[0] == "position 1\ngiven text: a\ndecoder reads: [start]\nmodel predicts: a\ndecoder reads: [start]\nmodel "
+        "writes: a\nunforced run: f"
+    )
+    assert titles[6] == "position 7\ndecoder reads: s\nmodel writes: [end]"
+    stage.click("rect.pad", n=4)
+    assert stage.sent == [["step", {"position": 4}]]
+    assert stage.data(".stepper")["step"] == "5"
+    assert stage.text(".where") == "step 5 of 7"
+
+
+@pytest.mark.parametrize(("width", "own"), [(1200, True), (1200, False), (560, False)])
+def test_the_lanes_are_called_what_they_are(stage: Stage, width: int, own: bool) -> None:
+    shown(stage, width, ownText=own, how="beam search, its best")
+    go(stage, 3)
+    training, inference = stage.texts(".lane-names .title")
+    more = (
+        ". No text is typed at the left, so the model's own stands for the given text."
+        if own
+        else ". The given text is the one typed at the left."
+    )
+    assert training == "Trainingall 5 positions at once, in 1 pass" + (more if width > 700 else "")
+    rest = ", each token it writes is what it reads next" if width > 700 else ""
+    assert inference == f"Inferenceone after the other (beam search, its best): pass 4 of 7{rest}"
+    assert "serial" in stage.attrs(".lane-names .title", "class")[1]
+    go(stage, 6)
+    assert "pass 7 of 7" in stage.texts(".lane-names .title")[1]
+    shown(stage, written=GIVEN[:3])
+    go(stage, 4)
+    assert "pass 3 of 3" in stage.texts(".lane-names .title")[1]
+
+
+# --- the panels
+
+
+@pytest.mark.parametrize("sampling", [False, True])
+def test_the_bars_are_the_probabilities_of_the_step(stage: Stage, sampling: bool) -> None:
+    header, arrays = shown(stage, sampling=sampling, forced=[3])
+    assert any(note for _, note, _ in header["serial"]["candidates"][3])
+    for step in range(5):
+        go(stage, step)
+        for name in ("parallel", "serial"):
+            run, here = header[name], f".panel.{name} .bar"
+            p, ids = arrays[f"{name}_p"][step], arrays[f"{name}_ids"][step]
+            bars = stage.elements(here, "data-id", "data-p", "data-mark", "title", "class", "type")
+            assert [int(one[1]) for one in bars] == ids.tolist()
+            assert [np.float32(one[2]) for one in bars] == p.tolist()
+            assert stage.texts(f"{here} .token") == [one[0] for one in run["candidates"][step]]
+            said = ["<.001" if 0 < v < 0.0005 else ">.999" if 0.9995 <= v < 1 else f"{v:.3f}" for v in p]
+            assert stage.texts(f"{here} .number") == said
+            widths = stage.js("(root, all) => [...root.querySelectorAll(all)].map((e) => parseFloat(e.style.width))", f"{here} i")
+            assert widths == pytest.approx((100 * p).tolist(), rel=1e-4)
+            place = ids.tolist().index(run["taken"][step]) if run["taken"][step] in ids.tolist() else -1
+            rank = arrays[f"{name}_rank"][step]
+            mark = "given" if name == "parallel" else "forced" if step == 3 else "written"
+            marks = [(mark + (f", rank {rank}" if rank > 1 else "")) if j == place else "" for j in range(K)]
+            assert stage.texts(f"{here} .mark") == marks
+            assert ["taken" in one[5].split() for one in bars] == [j == place for j in range(K)]
+            drawn = sampling and name == "serial"
+            frames = stage.js(
+                "(root, all) => [...root.querySelectorAll(all)].map((e) => [e.hidden, parseFloat(e.style.width)])", f"{here} u"
+            )
+            assert [one[0] for one in frames] == [not drawn] * K
+            if drawn:
+                assert [one[1] for one in frames] == pytest.approx((100 * arrays["drawn_p"][step]).tolist(), rel=1e-4, abs=1e-6)
+            for j, one in enumerate(bars):
+                text, note, _ = run["candidates"][step][j]
+                expected = f"{text}: probability {one[2]}"
+                if drawn:
+                    with_p = re.search(r"drawn with ([\d.e-]*\d)", one[4]).group(1)
+                    assert np.float32(with_p) == arrays["drawn_p"][step, j]
+                    expected += f", drawn with {with_p}"
+                expected += f", {note}" if note else ""
+                if name == "serial":
+                    forced = j == place and step == 3
+                    expected += (
+                        ". Click: let the model choose here again."
+                        if forced
+                        else ". Click: take this token here and go on from it."
+                    )
+                assert one[4] == expected
+            if name == "serial":
+                disabled = stage.js("(root, all) => [...root.querySelectorAll(all)].map((e) => e.disabled)", here)
+                assert disabled == [int(ids[j]) in (0, 1) or (j == place and step != 3) for j in range(K)]
+    what = stage.texts(".panel > .what")
+    assert what[0] == "What the model expects next, and what is given:"
+    assert what[1] == (
+        "Expected next (orange: drawn from). Click another to force it:"
+        if sampling
+        else "What the model expects next. Click another token to force it:"
+    )
+
+
+def test_the_entropy_is_said_and_shown_against_the_most_there_can_be(stage: Stage) -> None:
+    _header, arrays = shown(stage)
+    for step in (0, 4, 6):
+        go(stage, step)
+        for name, n in (("parallel", 5), ("serial", 7)):
+            value = float(arrays[f"{name}_entropy"][min(step, n - 1)])
+            spans = stage.texts(f".panel.{name} .entropy > span")
+            assert spans[0] == f"Entropy {value:.3f} nats"
+            assert spans[2] == "of at most ln 8,192 = 9.01"
+            (width,) = stage.js(
+                "(root, all) => [...root.querySelectorAll(all)].map((e) => parseFloat(e.style.width))", f".panel.{name} .entropy i"
+            )
+            assert width == pytest.approx(100 * value / math.log(8192), rel=1e-4)
+            data = stage.data(f".panel.{name}")
+            assert np.float32(data["entropy"]) == np.float32(value)
+            assert (data["position"], data["over"]) == (str(min(step, n - 1) + 1), str(step >= n).lower())
+
+
+def test_the_chips_are_what_it_reads_at_the_step(stage: Stage) -> None:
+    header, arrays = shown(stage)
+    for step in (0, 2, 4):
+        go(stage, step)
+        for name in ("parallel", "serial"):
+            for side, labels in (("cross", SOURCE), ("self", header[name]["read"])):
+                chips = stage.elements(f".panel.{name} .chips[data-side={side}] .chip-token", "data-state", "data-weight", "title")
+                weights = arrays[f"{name}_{side}"][step]
+                later = "masked" if name == "parallel" else "unknown"
+                for i, ((text, note, _), (_, state, weight, title)) in enumerate(zip(labels, chips, strict=True)):
+                    there = side == "cross" or i <= step
+                    assert state == ("open" if there else later)
+                    b, small = stage.texts(f".panel.{name} .chips[data-side={side}] .chip-token:nth-child({i + 1}) > :is(b, small)")
+                    colour = stage.css(f".panel.{name} .chips[data-side={side}] .chip-token", "backgroundColor")[i]
+                    if there:
+                        assert (b, small) == (text, f"{weights[i]:.2f}")
+                        assert np.float32(weight) == weights[i]
+                        assert title == f"{text}: weight {weight}" + (f" ({note})" if note else "")
+                        assert alike(hex_of(colour), weight_colour(float(weights[i])))
+                    else:
+                        assert weight == ""
+                        assert small.strip() == ""
+                        assert b.strip() == "" if later == "unknown" else b == text
+                        assert title == (
+                            "not written yet"
+                            if later == "unknown"
+                            else f"{text}: masked (look-ahead): a later position may not be read"
+                        )
+            titles = stage.texts(f".panel.{name} .what")[1:]
+            assert titles[0] == "Cross-attention: what it reads from the source (decoder layer 2, head 1)"
+            who = "the given text" if name == "parallel" else "its own text"
+            assert titles[1] == f"Self-attention: what it reads from {who} (decoder layer 2, head 1)"
+
+
+def test_long_names_are_shortened_and_strong_chips_written_in_the_pages_colour(stage: Stage) -> None:
+    data, _header, _arrays = payload(source=[["abcdefghijklmnopqrstuvwxyz", "", False], ["y", "", False], ["[end]", "", True]])
+    cross = np.tile(np.array([1, 0.3, 0], np.float32), (7, 1))
+    stage.mount("stepper", 1200).show(stage.change(data, {"serial_cross": cross}))
+    names = stage.texts(".panel.serial .chips[data-side=cross] b")
+    assert names == ["abcdefg…uvwxyz", "y", "[end]"]
+    inks = [hex_of(one) for one in stage.css(".panel.serial .chips[data-side=cross] .chip-token", "color")]
+    assert inks[:2] == [PAPER, INK]
+    assert ["quiet" in (one or "") for one in stage.attrs(".panel.serial .chips[data-side=cross] b", "class")] == [
+        False,
+        False,
+        True,
+    ]
+    many = [[f"t{i}", "", False] for i in range(37)]
+    stage.show(
+        stage.change(
+            data,
+            {"serial_cross": np.full((7, 37), 1 / 37, np.float32), "parallel_cross": np.full((5, 37), 1 / 37, np.float32)},
+            source=many,
+        )
+    )
+    assert "many" in stage.attr(".panel.serial .chips[data-side=cross]", "class")
+    assert len(stage.texts(".panel.serial .chips[data-side=cross] b")) == 37
+    stage.show(data)
+    assert len(stage.texts(".panel.serial .chips[data-side=cross] b")) == 3
+    assert "many" not in stage.attr(".panel.serial .chips[data-side=cross]", "class")
+
+
+def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
+    shown(stage)
+    for step, training, inference in (
+        (0, "Position 1 of 5 of one single pass. Given: "
+        "[start] (the rest is there too, but masked)", "Pass 1 of 7. So far it has: [start] "),
+        (2, "Position 3 of 5 of one single pass. Given: "
+        "[start] a b (the rest is there too, but masked)", "Pass 3 of 7. So far it has: [start] a b "),
+        (4, "Position 5 of 5 of one single pass. Given: [start] a b c d ", "Pass 5 of 7. So far it has: [start] a b z q "),
+        (5, "The given text ends before this position. Its last position, 5:", "Pass 6 of 7. So far it has: [start] a b z q r "),
+    ):  # fmt: skip
+        go(stage, step)
+        assert stage.texts(".panel .lead") == [training, inference]
+        assert stage.js("(root) => [...root.querySelectorAll('.panel')].map((p) => p.style.opacity)") == [
+            "0.45" if step >= 5 else "1",
+            "1",
+        ]
+    go(stage, 6)
+    disabled = stage.js("(root) => [...root.querySelectorAll('.panel.serial .bar')].map((e) => e.disabled)")
+    assert not all(disabled)
+    for written, said in (
+        ([*GIVEN[:2], "[end]"], "This run has already ended. Its last position, 3:"),
+        (["a", "b", "c"], "This run was stopped at its limit of steps. Its last position, 3:"),
+    ):
+        shown(stage, written=written)
+        go(stage, 4)
+        assert stage.text(".panel.serial .lead") == said
+        assert all(stage.js("(root) => [...root.querySelectorAll('.panel.serial .bar')].map((e) => e.disabled)"))
+    shown(stage, own=False)
+    assert stage.text(".panel.parallel .lead") == (
+        "Position 3 of 5 of one single pass. Given: [start] a b "
+        "(the rest is there too, but each position reads its own token alone)"
+    )
+    long = [f"t{i}" for i in range(20)]
+    shown(stage, written=long)
+    go(stage, 11)
+    assert "So far it has: [start] t0 t1" in stage.text(".panel.serial .lead")
+    go(stage, 12)
+    assert stage.text(".panel.serial .lead") == "Pass 13 of 20. So far it has: … " + " ".join(long[:12]) + " "
+
+
+def test_headings_say_which_run_is_which(stage: Stage) -> None:
+    shown(stage)
+    assert stage.texts(".panel h4") == ["Training all positions at once", "Inference one after the other"]
+    assert stage.text(".work") == "What is computed at this step, and what comes from the cache"
+    shown(stage, family="recurrent", cross="")
+    assert stage.texts(".panel h4")[0] == "Training its text is given, its states still come one after the other"
+    assert stage.text(".work") == "What is computed at this step, and what is kept from the step before"
+    assert stage.data(".stepper")["family"] == "recurrent"
+
+
+def test_a_recurrent_decoder_shows_its_states(stage: Stage) -> None:
+    _header, arrays = shown(stage, family="recurrent")
+    for step in (0, 3):
+        go(stage, step)
+        for name in ("parallel", "serial"):
+            assert not stage.elements(f".panel.{name} .chips[data-side=self]")
+            for n, (vector, title, scale) in enumerate(
+                (
+                    ("decoder.states", "State s(i), 11 numbers, ±2.00", 2.0),
+                    ("decoder.contexts", "Context c(i), 7 numbers, ±0.50", 0.5),
+                )
+            ):
+                values = arrays[f"{name}_{vector}"][step]
+                here = f".panel.{name} canvas.vector"
+                assert stage.texts(f".panel.{name} .what")[-2:][n] == title
+                data = stage.js("(root, all, n) => ({ ...root.querySelectorAll(all)[n].dataset })", here, n)
+                assert data["vector"] == vector
+                assert np.float32(data["first"]) == values[0]
+                assert np.float32(data["last"]) == values[-1]
+                box, pixels = stage.box(here, n), stage.pixels(here, n)
+                wide, size = pixels.wide / RATIO, len(values)
+                for i, value in enumerate(values):
+                    for y in (1, 16):
+                        assert alike(pixels.at((i + 0.5) / size * wide, y), signed_colour(float(value), scale), 2)
+                assert pixels.tall == 18 * RATIO
+                for cell in (2, 0, size - 1):
+                    stage.move(here, ((cell + 0.5) / size) * box["width"], 8, n)
+                    number, said = stage.attrs(here, "title")[n].split(": ")
+                    assert number == f"number {cell + 1}"
+                    assert np.float32(said.replace("−", "-")) == values[cell]
+        for i, one in enumerate(cells(stage, "predicts")):  # a recurrence has come as far in training too
+            assert one["said"]["visibility"] == ("visible" if i <= step else "hidden")
+            assert one["shown"] == str(i <= step).lower()
+            assert one["box"]["stroke-dasharray"] == ("none" if i <= step else "3 3")
+            assert hex_of(one["box"]["stroke"]) == (DIFFERS if i == 1 <= step else LINE)
+            assert one["opacity"] == ("1" if i <= step else "0.55")
+            assert one["box"]["fill"] == "transparent" if i > step else alike(hex_of(one["box"]["fill"]), DONE)
+    assert stage.texts(".lane-names .title")[0].startswith("Trainingthe text is given, yet its 5 states come one after the other")
+    lead = stage.texts(".panel .lead")
+    assert (
+        lead[0]
+        == "Step 4 of 5, each from the state before. Given: [start] a b c (the rest is known too, but its states come later)"
+    )
+    shown(stage, family="recurrent", cross="")
+    assert not stage.elements(".chips")
+
+
+# --- stepping
+
+
+def test_buttons_slider_and_play_walk(stage: Stage) -> None:
+    shown(stage)
+    assert stage.attr(".slider", "max") == "7"
+    assert stage.text(".where") == "step 3 of 7"
+    assert stage.text(".play") == "▶ Play"
+    assert stage.js("(root) => root.querySelector('.slider').value") == "3"
+    stage.click(".on")
+    stage.click(".back")
+    stage.click(".back")
+    assert [one[1]["position"] for one in stage.sent] == [3, 2, 1]
+    go(stage, 5)
+    assert len(stage.sent) == 3  # while it is dragged nothing is sent
+    stage.js("(root) => root.querySelector('.slider').onchange()")
+    assert stage.sent[3:] == [["step", {"position": 5}]]
+    stage.click(".on")
+    stage.click(".on")
+    assert stage.data(".stepper")["step"] == "7"
+    assert stage.text(".play") == "↺ Replay"
+    for _ in range(8):
+        stage.click(".back")
+    assert stage.data(".stepper")["step"] == "1"
+    assert stage.text(".play") == "▶ Play"
+    assert stage.sent[-1] == ["step", {"position": 0}]
+
+
+def test_play_goes_step_by_step_to_the_end_and_can_be_paused(stage: Stage) -> None:
+    shown(stage)
+    stage.page.evaluate(
+        "stage.beat = []; stage.own = window.setInterval; window.setInterval = (then, pace) => { stage.then = then; "
+        "stage.beat.push(pace); return 77; }; stage.stopped = []; stage.clear = window.clearInterval; "
+        "window.clearInterval = (n) => { stage.stopped.push(n); if (n === 77) stage.then = () => {}; }"
+    )
+    try:
+        stage.click(".play")
+        assert stage.text(".play") == "❚❚ Pause"
+        assert stage.page.evaluate("stage.beat") == [900]
+        stage.page.evaluate("stage.then()")
+        assert stage.data(".stepper")["step"] == "4"
+        assert stage.sent == []
+        stage.show(payload(step=0)[0])  # an answer meanwhile does not throw it back
+        assert stage.data(".stepper")["step"] == "4"
+        stage.click(".play")
+        assert stage.text(".play") == "▶ Play"
+        assert stage.sent == [["step", {"position": 3}]]
+        stage.click(".play")
+        for _ in range(4):
+            stage.page.evaluate("stage.then()")
+        assert stage.data(".stepper")["step"] == "7"
+        assert stage.text(".play") == "↺ Replay"
+        assert stage.sent[1:] == [["step", {"position": 6}]]
+        assert 77 in stage.page.evaluate("stage.stopped")
+        stage.click(".play")
+        assert stage.data(".stepper")["step"] == "1"
+        assert stage.text(".play") == "❚❚ Pause"
+        go(stage, 2)  # taking the slider stops it
+        assert stage.text(".play") == "▶ Play"
+    finally:
+        stage.page.evaluate("window.setInterval = stage.own; window.clearInterval = stage.clear")
+
+
+def test_a_click_on_a_candidate_forces_it_and_undo_frees(stage: Stage) -> None:
+    _header, arrays = shown(stage)
+    assert stage.js("(root) => root.querySelector('.free').disabled") is True
+    assert stage.keeps_the_keyboard(".panel.serial .bar", payload(step=2)[0])
+    stage.click(".panel.serial .bar", n=4)
+    assert stage.sent == [["force", {"position": 2, "id": int(arrays["serial_ids"][2, 4])}]]
+    stage.show(payload(step=0)[0])
+    assert stage.data(".stepper")["step"] == "3"  # older than the click
+    stage.show(payload(step=2, forced=[2])[0])
+    assert stage.js("(root) => root.querySelector('.free').disabled") is False
+    stage.click(".free")
+    assert stage.sent[1:] == [["free", True]]
+    stage.show(payload(step=5)[0])
+    assert stage.data(".stepper")["step"] == "6"
+    stage.click(".panel.parallel .bar", n=1)
+    assert len(stage.sent) == 2
+
+
+def test_a_step_on_its_way_is_not_taken_back(stage: Stage) -> None:
+    shown(stage)
+    stage.click(".on")
+    stage.show(payload(step=2)[0])
+    assert stage.data(".stepper")["step"] == "4"
+    stage.show(payload(step=3)[0])
+    stage.show(payload(step=1)[0])
+    assert stage.data(".stepper")["step"] == "2"
+    stage.click("rect.pad", n=1)  # where it stands already
+    assert len(stage.sent) == 1
+
+
+def test_the_story_says_where_they_part(stage: Stage) -> None:
+    shown(stage, note="A note.")
+    go(stage, 1)
+    assert stage.text(".story") == "A note. So far both have read the same, and their probabilities agree. They part at position 3."
+    assert stage.texts(".story .warn") == ["They part at position 3."]
+    assert {hex_of(one) for one in stage.css(".story .warn", "color")} == {DIFFERS}
+    assert stage.texts(".story .quiet") == ["A note. "]
+    go(stage, 2)
+    assert stage.texts(".story .warn") == ["Here is the first difference: "]
+    assert stage.text(".story") == (
+        "A note. Here is the first difference: inference takes z where the given text has c. Both have read the same "
+        "up to here, so the bars "
+        "agree; from the next position on they read different texts."
+    )
+    go(stage, 3)
+    assert stage.text(".story") == (
+        "A note. They parted at position 3: inference takes z where the given text has c. Since then each reads a "
+        "different text: training the "
+        "given one, mistakes or not; inference what it wrote itself."
+    )
+    assert stage.texts(".story b") == ["z", "c"]
+    shown(stage, written=GIVEN)
+    assert stage.text(".story") == (
+        "Both take the same tokens everywhere, so at each position both have read the same and give the same "
+        "probabilities: once all positions "
+        "in one pass, once in many."
+    )
+    shown(stage, written=GIVEN[:3])
+    go(stage, 2)
+    assert stage.text(".story").startswith("Both take the same")
+    go(stage, 3)
+    assert (
+        stage.text(".story")
+        == "Inference was stopped after 3 steps, the most it may write for this source. The given text goes on."
+    )
+    shown(stage, written=GIVEN, family="recurrent")
+    assert "stand in the same state" in stage.text(".story")
+
+
+# --- what it costs
+
+
+def millions(v: float) -> str:
+    return f"{v / 1e9:.2f} G" if v >= 1e9 else f"{v / 1e6:.2f} M" if v >= 1e6 else f"{v / 1e3:.0f} k" if v >= 1e3 else str(round(v))
+
+
+def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
+    header, _ = shown(stage)
+    cached, uncached = header["work"]["cached"], header["work"]["uncached"]
+    bars = stage.js(
+        "(root) => [...root.querySelectorAll('.chart svg g')].map((g) => [g.querySelector('title').textContent, "
+        "...[...g.querySelectorAll('rect')].flatMap((r) => [...['x', 'y', 'width', 'height'].map((n) => "
+        "+r.getAttribute(n)), r.getAttribute('fill')])])"
+    )
+    width = stage.js("(root) => root.querySelector('.chart svg').clientWidth")
+    pitch, floor, top = (width - 58 - 8) / 7, 128, 22
+    for i, (title, x, y, w, h, fill, x2, y2, w2, h2, fill2) in enumerate(bars):
+        assert title == f"step {i + 1}: {uncached[i]:,} without, {cached[i]:,} with the cache"
+        middle, wide = 58 + (i + 0.5) * pitch, max(1, min(14, pitch * 0.4))
+        assert (x, w, x2, w2) == pytest.approx((middle - wide, wide, middle, wide))
+        tall, tall2 = ((floor - top) * v / max(uncached) for v in (uncached[i], cached[i]))
+        assert (y, h, y2, h2) == pytest.approx((floor - tall, tall, floor - tall2, tall2))
+        assert (hex_of(fill), hex_of(fill2)) == ("#e69f00", ACCENT)
+    texts = stage.elements(".chart svg > text", "x", "y", "text-anchor", "fill")
+    most = max(uncached)
+    ticks = [one for one in texts if one[0] in (millions(0), millions(most / 2), millions(most)) and one[3] == "end"]
+    assert [one[0] for one in ticks] == [millions(0), millions(most / 2), millions(most)]
+    lines = stage.elements(".chart svg > line", "y1", "y2", "x1", "x2")
+    assert [float(one[1]) for one in lines] == [float(one[2]) for one in lines] == pytest.approx([floor, (floor + top) / 2, top])
+    assert [float(one[2]) - 4 for one in ticks] == pytest.approx([float(one[1]) for one in lines])
+    swatches = [(float(x), hex_of(fill)) for _, x, fill in stage.elements(".chart svg > rect", "x", "fill")]
+    assert stage.attrs(".chart svg > rect", "y", "width", "height") == [{"y": "4", "width": "10", "height": "10"}] * 2
+    names = {one[0]: float(one[1]) for one in texts}
+    assert swatches == [(58, "#e69f00"), (162, ACCENT)]
+    assert (names["without cache"], names["with cache"]) == (72, 176)
+    steps = [one for one in texts if one[3] == "middle"]
+    assert [one[0] for one in steps] == [str(i + 1) for i in range(7)]
+    assert [float(one[1]) for one in steps] == pytest.approx([58 + (i + 0.5) * pitch for i in range(7)])
+    assert [one[3] for one in texts if one[0] == "step"] == ["end"]
+    for step in (0, 3, 6):
+        go(stage, step)
+        spent, would = sum(cached[: step + 1]), sum(uncached[: step + 1])
+        assert stage.text(".sum") == (
+            f"{f'Steps 1 to {step + 1} together' if step else 'Step 1'}: "
+            f"{millions(spent)} multiply–adds with the cache, {millions(would)} "
+            f"without ({would / spent:.1f} ×). "
+            "Training does all its 5 positions in one pass: 7.34 M."
+        )
+        assert stage.data(".sum") == {"cached": str(spent), "uncached": str(would), "parallel": "7340000"}
+        assert stage.js("(root) => [...root.querySelectorAll('.chart svg g')].map((g) => g.getAttribute('opacity'))") == [
+            "1" if i <= step else "0.35" for i in range(7)
+        ]
+    name, svg = stage.saved_svg(".cost .save")
+    assert name == "decoding-work.svg"
+    assert list(svg)[1].text == "Multiply–adds of each decoding step"
+    note = "Multiply–adds of the decoder's matrix products at each step, counted from the model's sizes."
+    assert stage.text(".chart .note") == note
+
+
+@pytest.mark.parametrize("work", [[12, 340, 999], [1_000, 1_499, 999_499], [2_000_000_000, 1_000_000, 5_000_000_000]])
+def test_numbers_of_any_size_are_short(stage: Stage, work: list[int]) -> None:
+    _, header, _ = payload(written=GIVEN[:3])
+    shown(stage, written=GIVEN[:3], work=header["work"] | {"cached": work, "uncached": work, "parallel": work[2]})
+    go(stage, 0)
+    assert f": {millions(work[0])} multiply–adds" in stage.text(".sum")
+    assert stage.text(".sum").endswith(f"{millions(work[2])}.")
+
+
+def boxes(stage: Stage) -> list[str]:
+    return stage.js(
+        "(root) => [...root.querySelectorAll('.keys .boxes')].map((b) => [...b.children].map((i) => i.className[0]).join(''))"
+    )
+
+
+def test_what_is_kept_and_what_is_computed_now(stage: Stage) -> None:
+    shown(stage)
+    for step, kept, none, source in (
+        (0, "0 keys and values kept", "the same 1", "all 3 keys and values computed now, once and for all steps"),
+        (1, "1 key and value kept", "all 2 computed, 1 of them again", "all 3 kept since step 1"),
+        (6, "6 keys and values kept", "all 7 computed, 6 of them again", "all 3 kept since step 1"),
+    ):
+        go(stage, step)
+        assert stage.texts(".keys p")[:3] == [
+            f"With the cache: {kept}, 1 computed now (in each of the decoder's 2 layers).",
+            f"Without it: {none}.",
+            f"Of the source: {source}.",
+        ]
+        assert boxes(stage) == [
+            "k" * step + "n" + "l" * (6 - step),
+            "n" * (step + 1) + "l" * (6 - step),
+            "k" * 3 if step else "nnn",
+        ]
+        data = stage.js("(root) => [...root.querySelectorAll('.keys .boxes')].map((b) => [b.dataset.kept, b.dataset.now])")
+        assert data == [[str(step), "1"], ["0", str(step + 1)], ["3", "0"] if step else ["0", "3"]]
+    header = payload()[1]
+    shown(stage, work=header["work"] | {"layers": 0})
+    assert (
+        stage.texts(".keys p")[0]
+        == "With the cache: 1 position computed now; it reads nothing of its own text, so nothing of that is kept."
+    )
+
+
+@pytest.mark.parametrize("cross", ["Alignment", ""])
+def test_what_a_recurrence_keeps(stage: Stage, cross: str) -> None:
+    shown(stage, family="recurrent", cross=cross)
+    for step in (0, 4):
+        go(stage, step)
+        first, none, memory = stage.texts(".keys p")[:3]
+        assert (
+            first == f"The state s({step}), 11 numbers, is {'kept' if step else 'made of h(m)'}; 1 step computed now. Of "
+            f"its own text nothing before is read again."
+        )
+        assert none == (
+            f"Without it: all {step + 1} steps computed from s(0) on, {step} of them again."
+            if step
+            else "Without it: the same 1 step."
+        )
+        if cross:
+            assert memory == (
+                "Of the source: U h of all 3 tokens kept since step 1."
+                if step
+                else "Of the source: U h of all 3 tokens computed now, once and for all steps."
+            )
+            assert boxes(stage)[2] == ("kkk" if step else "nnn")
+        else:
+            assert memory == "Of the source: nothing but h(m), which made s(0)."
+            assert boxes(stage)[2] == ""
+        assert boxes(stage)[:2] == ["n" + "l" * 6, "n" * (step + 1) + "l" * (6 - step)]
+    assert stage.text(".sum").endswith(
+        " Training takes its 5 steps one after the other too: 7.34 M; the readout and the logits behind the states are done for "
+        "all at once."
+    )
+
+
+def test_another_width_lays_the_lanes_anew(stage: Stage) -> None:
+    shown(stage)
+    before = float(stage.attr("rect.pad", "width"))
+    stage.page.evaluate("stage.host.style.width = '520px'")
+    stage.frames()
+    assert float(stage.attr("rect.pad", "width")) < before
+    assert stage.data(".stepper")["step"] == "3"
+    go(stage, 6)
+    scroll = stage.js(
+        "(root) => { const s = root.querySelector('.lane-scroll'); return [s.scrollLeft, s.clientWidth, "
+        "s.querySelector('svg').clientWidth]; }"
+    )
+    pitch = float(stage.attr("rect.pad", "width"))
+    assert scroll[0] <= 6 * pitch
+    assert 7 * pitch <= scroll[0] + scroll[1] + 7
+    go(stage, 0)
+    assert stage.js("(root) => root.querySelector('.lane-scroll').scrollLeft") == 0
+    stage.page.evaluate("stage.host.style.width = '330px'")
+    stage.frames()
+    pitch = float(stage.attr("rect.pad", "width"))
+    go(stage, 6)
+    go(stage, 2)  # back: the position before it is in sight too
+    assert stage.js("(root) => root.querySelector('.lane-scroll').scrollLeft") == pytest.approx(pitch, abs=1)
+    go(stage, 0)
+    assert stage.js("(root) => root.querySelector('.lane-scroll').scrollLeft") == 0

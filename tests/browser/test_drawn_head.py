@@ -1,0 +1,747 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The component `head` by itself: every colour, number, name, line and sentence against the weights it was given."""
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from stage import (
+    ACCENT,
+    DARK,
+    HATCH,
+    HEADS,
+    INK,
+    LINE,
+    PAPER,
+    QUIET,
+    RATIO,
+    Stage,
+    alike,
+    hex_of,
+    mixed,
+    near,
+    stage,
+    stage_page,
+    weight_colour,
+)  # fmt: skip
+
+from viz_app.drawing.payload import pack
+
+ROWS, COLS = 5, 7
+CELLS, MARKS = ".map .cells", ".map .marks"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def weights_of(rows: int = ROWS, cols: int = COLS) -> np.ndarray:
+    weights = np.random.default_rng(5).dirichlet(np.full(cols, 0.6), rows).astype(np.float32)
+    weights[0] = np.eye(cols, dtype=np.float32)[cols - 2]
+    return weights
+
+
+def payload(weights: np.ndarray, blocked: np.ndarray | None = None, **changes: Any) -> bytes:
+    rows, cols = weights.shape
+    header = {
+        "site": "decoder.layers.1.cross_attn", "head": 3, "lock": "", "title": "Whose lines these are",
+        "queryAxis": "who reads", "keyAxis": "what is read",
+        "queries": [[f"q{i}", f"said of q{i}" if i == 1 else "", i == 4] for i in range(rows)],
+        "keys": [[f"k{i}", f"said of k{i}" if i == 2 else "", i == 5] for i in range(cols)],
+        "masks": ["padding", "look-ahead", "drawn"], "file": "one-head",
+    }  # fmt: skip
+    blocked = np.zeros(weights.shape, np.uint8) if blocked is None else blocked
+    return pack(header | changes, weights=weights.astype(np.float32), blocked=blocked.astype(np.uint8))
+
+
+def shown(
+    stage: Stage, weights: np.ndarray | None = None, blocked: np.ndarray | None = None, width: int = 760, **changes: Any
+) -> dict:
+    """Shows a head; where its cells are: left, top, wide, tall."""
+    stage.mount("head", width).show(payload(weights_of() if weights is None else weights, blocked, **changes))
+    return grid(stage)
+
+
+def grid(stage: Stage) -> dict[str, float]:
+    return {name: float(value) for name, value in stage.data(CELLS).items()}
+
+
+def to(stage: Stage, at: dict[str, float], query: float, key: float) -> None:
+    stage.move(CELLS, at["left"] + (key + 0.5) * at["wide"], at["top"] + (query + 0.5) * at["tall"])
+
+
+def middle(at: dict[str, float], query: int, key: int) -> tuple[float, float]:
+    return at["left"] + (key + 0.5) * at["wide"], at["top"] + (query + 0.5) * at["tall"]
+
+
+# --- the heatmap
+
+
+def test_each_cell_is_at_its_query_and_key_in_the_colour_of_its_weight(stage: Stage) -> None:
+    weights = weights_of()
+    at, pixels = shown(stage, weights), stage.pixels(CELLS)
+    (image,) = stage.drawn(CELLS, "image")
+    assert (image["x"], image["y"]) == (at["left"], at["top"])
+    assert (image["w"], image["h"]) == pytest.approx((COLS * at["wide"], ROWS * at["tall"]), abs=0.5)
+    for q in range(ROWS):
+        for k in range(COLS):
+            for x, y in ((0.08, 0.1), (0.92, 0.9)):
+                seen = pixels.at(at["left"] + (k + x) * at["wide"], at["top"] + (q + y) * at["tall"])
+                assert alike(seen, weight_colour(float(weights[q, k]))), (q, k)
+
+
+def test_the_cells_are_square_and_fill_the_room_they_have(stage: Stage) -> None:
+    at, box = shown(stage), stage.box(CELLS)
+    assert box["width"] == round(stage.box(".map .stage")["width"])
+    assert box["height"] == 400
+    assert at["wide"] == at["tall"]
+    assert at["wide"] == pytest.approx(min(44, (box["width"] - at["left"] - at["right"]) / COLS))
+    at = shown(stage, weights_of(5, 31))
+    assert at["left"] + 31 * at["wide"] <= box["width"]
+    assert at["tall"] == 18
+    assert at["wide"] == pytest.approx((box["width"] - at["left"] - at["right"]) / 31)
+    at = shown(stage, weights_of(31, 5))
+    assert at["top"] + 31 * at["tall"] == pytest.approx(400 - at["bottom"])
+    assert at["wide"] == 18
+    at = shown(stage, weights_of(2, 3))
+    assert (at["wide"], at["tall"]) == (44, 44)
+
+
+def test_queries_stand_down_the_side_and_keys_along_the_top(stage: Stage) -> None:
+    at = shown(stage)
+    names = stage.written(CELLS)
+    for q in range(ROWS):
+        name = names[f"q{q}"]
+        assert (name["align"], name["baseline"], name["angle"]) == ("right", "middle", 0)
+        assert name["y"] == pytest.approx(middle(at, q, 0)[1])
+        assert at["left"] - 12 < name["x"] < at["left"]
+        assert name["colour"] == (QUIET if q == 4 else INK)  # special tokens are quieter
+    for k in range(COLS):
+        name = names[f"k{k}"]
+        assert (name["align"], name["angle"]) == ("center", 0)
+        assert name["x"] == pytest.approx(middle(at, 0, k)[0])
+        assert at["top"] - 12 < name["y"] < at["top"]
+        assert name["colour"] == (QUIET if k == 5 else INK)
+        assert name["font"] == "13px sans-serif"
+
+
+def test_long_keys_are_turned_and_shortened_in_the_middle(stage: Stage) -> None:
+    keys = [["x" * n, "", False] for n in (1, 2, 3, 4, 5, 6, 90)]
+    at = shown(stage, keys=keys, queries=[["y" * 90, "", False]] * ROWS)
+    turned = [one for one in stage.drawn(CELLS, "text") if "x" in one["text"] and one["angle"]]
+    assert [one["angle"] for one in turned] == pytest.approx([-math.pi / 4] * COLS)
+    assert [one["x"] for one in turned] == pytest.approx([middle(at, 0, k)[0] for k in range(COLS)])
+    assert {one["align"] for one in turned} == {"left"}
+    assert len({one["y"] for one in turned}) == 1
+    assert at["top"] - 12 < turned[0]["y"] < at["top"]
+    long = turned[-1]
+    left, right = long["text"].split("…")
+    assert len(left) - len(right) in (0, 1)
+    assert long["wide"] * math.sqrt(0.5) <= at["top"] - 16
+    assert long["wide"] > 60  # as much of it as there is room for
+    (side,) = {one["text"] for one in stage.drawn(CELLS, "text") if "y" in one["text"]} - {"one-head"}
+    assert 0.8 * at["left"] > max(one["wide"] for one in stage.drawn(CELLS, "text") if one["text"] == side) > at["left"] - 40
+
+
+def test_where_tokens_would_touch_every_nth_is_named(stage: Stage) -> None:
+    at = shown(stage, weights_of(97, 101))
+    names = stage.drawn(CELLS, "text")
+    for letter, pitch in (("q", at["tall"]), ("k", at["wide"] / math.sqrt(2))):
+        indices = [int(one["text"][1:]) for one in names if re.fullmatch(rf"{letter}\d+", one["text"])]
+        step = indices[1]
+        assert indices == list(range(0, 97 if letter == "q" else 101, step))
+        size = 9  # the smallest letters
+        assert step * pitch >= size - 0.5
+        assert (step - 1) * pitch < size + 1
+
+
+def test_the_axes_say_who_reads_and_what_is_read(stage: Stage) -> None:
+    at = shown(stage)
+    names = stage.written(CELLS)
+    key, query = names["what is read →"], names["← who reads"]
+    assert key["angle"] == 0
+    assert key["align"] == "left"
+    assert key["y"] < 20
+    assert key["x"] < 10
+    assert query["angle"] == pytest.approx(-math.pi / 2)
+    assert query["x"] < 20
+    assert query["y"] == pytest.approx(at["top"] + query["wide"])
+    assert query["align"] == "left"
+    assert {key["colour"], query["colour"]} == {QUIET}
+    assert {key["font"], query["font"]} == {"11px sans-serif"}
+    shown(stage, queryAxis="w" * 300, keyAxis="v" * 300)
+    long = [one for one in stage.drawn(CELLS, "text") if "…" in one["text"]]
+    assert [one["text"][0] for one in long] == ["v", "←"]
+    assert 0 < 400 - at["bottom"] - at["top"] - long[1]["wide"] < 20
+    assert long[1]["y"] == pytest.approx(400 - at["bottom"])
+    assert 0 < stage.box(CELLS)["width"] - 8 - long[0]["wide"] < 20
+
+
+def test_a_cell_with_room_has_its_number_in_ink_that_can_be_read(stage: Stage) -> None:
+    weights = np.array([[0.004, 0.0051, 0.25, 0.7409], [1, 0, 0, 0]], np.float32)
+    blocked = np.array([[0, 0, 0, 0], [0, 1, 1, 1]])
+    at = shown(stage, weights, blocked)
+    numbers = [one for one in stage.drawn(CELLS, "text") if re.fullmatch(r"\d\.\d+", one["text"])]
+    assert [one["text"] for one in numbers] == ["0.01", "0.25", "0.74", "1.00"]
+    for one, (q, k) in zip(numbers, ((0, 1), (0, 2), (0, 3), (1, 0)), strict=True):
+        assert (one["x"], one["y"]) == pytest.approx(middle(at, q, k))
+        assert (one["align"], one["baseline"], one["font"]) == ("center", "middle", "11px sans-serif")
+    assert [one["colour"] for one in numbers] == [INK, INK, PAPER, PAPER]
+
+
+@pytest.mark.parametrize(("cols", "font"), [(13, "11px"), (16, "9px"), (20, "")])
+def test_numbers_grow_smaller_and_go_where_there_is_no_room(stage: Stage, cols: int, font: str) -> None:
+    at = shown(stage, np.full((3, cols), 0.5, np.float32), width=1100)
+    assert {"11px": at["wide"] >= 30, "9px": 24 <= at["wide"] < 30, "": at["wide"] < 24}[font], at["wide"]
+    numbers = [one for one in stage.drawn(CELLS, "text") if one["text"] == "0.50"]
+    assert {one["font"] for one in numbers} == ({f"{font} sans-serif"} if font else set())
+
+
+def test_no_numbers_in_rows_too_flat_for_them(stage: Stage) -> None:
+    for rows, numbers in ((19, True), (23, False)):
+        at = shown(stage, np.full((rows, 2), 0.5, np.float32))
+        assert (at["tall"] >= 14) == numbers
+        assert bool([one for one in stage.drawn(CELLS, "text") if one["text"] == "0.50"]) == (numbers and at["wide"] >= 24)
+
+
+def test_the_scale_runs_from_0_to_1_in_the_colours_of_the_cells(stage: Stage) -> None:
+    at = shown(stage)
+    names, y = stage.written(CELLS), 400 - 18
+    steps = [one for one in stage.drawn(CELLS, "rect") if one["y"] == y]
+    assert [one["x"] for one in steps] == [at["left"] + i for i in range(110)]
+    for i in (0, 27, 54, 82, 109):
+        assert alike(steps[i]["colour"], weight_colour(i / 109))
+    (frame,) = [one for one in stage.drawn(CELLS, "frame") if one["y"] == y]
+    assert (frame["x"], frame["w"], frame["h"], frame["colour"]) == (at["left"], 110, 10, LINE)
+    assert at["left"] - 20 < names["0"]["x"] < at["left"]
+    assert at["left"] + 110 < names["1  weight"]["x"] < at["left"] + 120
+    assert {names["0"]["y"], names["1  weight"]["y"]} == {y + 5}
+    assert names["0"]["colour"] == names["1  weight"]["colour"] == QUIET
+    assert "masked" not in names
+
+
+def test_the_key_shows_what_masked_looks_like_where_something_is(stage: Stage) -> None:
+    at = shown(stage, blocked=np.eye(ROWS, COLS))
+    name, pixels = stage.written(CELLS)["masked"], stage.pixels(CELLS)
+    _, swatch = stage.drawn(CELLS, "image")
+    assert (swatch["w"], swatch["h"], swatch["y"]) == (12, 10, 382)
+    assert name["x"] - 8 < swatch["x"] + swatch["w"] < name["x"]
+    assert name["y"] == 387
+    assert pixels.within(swatch["x"], swatch["y"], 12, 10) == {PAPER, HATCH}
+    assert swatch["x"] > at["left"] + 110 + stage.written(CELLS)["1  weight"]["wide"]
+
+
+def test_a_masked_cell_is_striped_and_a_weight_of_0_is_not(stage: Stage) -> None:
+    weights, blocked = np.zeros((2, 3), np.float32), np.array([[0, 2, 0], [5, 0, 0]])
+    at, pixels = shown(stage, weights, blocked), stage.pixels(CELLS)
+    for q in range(2):
+        for k in range(3):
+            x, y = at["left"] + k * at["wide"] + 3, at["top"] + q * at["tall"] + 3
+            colours = pixels.within(x, y, 30, 30)
+            assert colours == ({PAPER, HATCH} if blocked[q, k] else {PAPER})
+            if blocked[q, k]:
+                striped = [pixels.at(x + i / RATIO, y) == HATCH for i in range(60)]
+                assert sum(striped) == 5  # of 12 device pixels one
+                first = striped.index(True)
+                assert pixels.at(x + (first - 1) / RATIO, y + 0.5) == HATCH  # they rise to the right
+
+
+def test_lines_part_the_cells_where_they_are_large_enough(stage: Stage) -> None:
+    at = shown(stage)
+    (lines,) = stage.drawn(CELLS, "path")
+    assert lines["colour"] == LINE
+    assert lines["line"] == 1
+    down = sorted(x for x, _, x2, _ in lines["lines"] if x == x2)
+    across = sorted(y for _, y, _, y2 in lines["lines"] if y == y2)
+    assert down == pytest.approx([at["left"] + k * at["wide"] for k in range(COLS + 1)])
+    assert across == pytest.approx([at["top"] + q * at["tall"] for q in range(ROWS + 1)])
+    assert near((y2 - y for x, y, x2, y2 in lines["lines"] if x == x2), ROWS * at["tall"])
+    assert near((x2 - x for x, y, x2, y2 in lines["lines"] if y == y2), COLS * at["wide"])
+    assert near((y for x, y, x2, y2 in lines["lines"] if x == x2), at["top"])
+    assert near((x for x, y, x2, y2 in lines["lines"] if y == y2), at["left"])
+    at = shown(stage, weights_of(83, 89))
+    (lines,) = stage.drawn(CELLS, "path")
+    assert at["tall"] < 7
+    assert len(lines["lines"]) == 4
+
+
+def test_what_a_pixel_shows_is_said_where_it_is_more_than_a_cell(stage: Stage) -> None:
+    shown(stage)
+    assert stage.text(".map .note") == "Point at a cell for its exact weight."
+    weights = np.zeros((31, 701), np.float32)
+    weights[20, 400] = 1
+    at = shown(stage, weights, width=400)
+    n = math.ceil(1 / (min(at["wide"], at["tall"]) * RATIO))
+    assert n > 1
+    assert stage.text(".map .note") == f"Each pixel = largest weight of {n} × {n} cells."
+    tall = shown(stage, np.zeros((701, 5), np.float32))
+    n = math.ceil(1 / (tall["tall"] * RATIO))
+    assert n > 1
+    assert stage.text(".map .note") == f"Each pixel = largest weight of {n} × {n} cells."
+    at = shown(stage, weights, width=400)
+    x, y = middle(at, 20, 400)
+    pixels = stage.pixels(CELLS)
+    assert ACCENT in pixels.within(x - 1, y - 1, 2.5, 2.5)
+    assert ACCENT not in pixels.within(at["left"], at["top"], 399 * at["wide"] - 1, 31 * at["tall"])
+
+
+def test_flat_cells_are_pointed_at_and_written_in_by_their_own_height(stage: Stage) -> None:
+    weights = np.full((17, 5), 0.2, np.float32)
+    at = shown(stage, weights)
+    assert at["tall"] < at["wide"]
+    for q, k in ((16, 4), (9, 0), (0, 2)):
+        to(stage, at, q, k)
+        assert stage.data(".tip") | {"weight": ""} == {"query": str(q), "key": str(k), "weight": ""}
+    at = shown(stage, np.full((2, 13), 0.5, np.float32), width=1100)
+    stage.mount("head", 1100).show(payload(np.full((19, 7), 0.5, np.float32)))
+    at = grid(stage)
+    numbers = [one for one in stage.drawn(CELLS, "text") if one["text"] == "0.50"]
+    size = "11px" if at["wide"] >= 30 else "9px"
+    assert {one["font"] for one in numbers} <= {f"{size} sans-serif"}
+
+
+def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
+    shown(stage)
+    pixels = stage.pixels(CELLS)
+    wide, tall = pixels.wide / RATIO, pixels.tall / RATIO
+    for x, y in ((0, 0), (wide - 0.5, 0), (0, tall - 0.5), (wide - 0.5, tall - 0.5)):
+        assert pixels.at(x, y) == PAPER
+
+
+# --- pointing
+
+
+def test_the_tip_names_both_tokens_the_weight_and_why(stage: Stage) -> None:
+    weights, blocked = weights_of(), np.zeros((ROWS, COLS), np.uint8)
+    blocked[3, 1], blocked[3, 4] = 2, 5
+    at = shown(stage, weights, blocked)
+    for q, k, why in (
+        (2, 3, ""), (1, 3, "said of q1"), (2, 2, "said of k2"), (1, 2, "said of q1; said of k2"), (0, COLS - 2, ""),
+        (3, 1, "masked (look-ahead): it may not be read"), (3, 4, "masked (padding, drawn): it may not be read"),
+    ):  # fmt: skip
+        to(stage, at, q, k)
+        assert stage.text(".tip > div") == f"q{q} reads k{k}"
+        value = stage.text(".tip .value")
+        assert value.startswith("weight ")
+        assert np.float32(value[7:]) == weights[q, k]
+        assert stage.text(".tip .why") == why
+        assert stage.data(".tip") == {"query": str(q), "key": str(k), "weight": value[7:]}
+        assert not stage.hidden(".tip")
+    assert stage.text(".tip .value") != "weight 1"
+    to(stage, at, 0, COLS - 2)
+    assert stage.text(".tip .value") == "weight 1"
+    to(stage, at, 0, 0)
+    assert stage.text(".tip .value") == "weight 0"
+    stage.away()
+    assert stage.hidden(".tip")
+
+
+def test_the_tip_stands_beside_the_pointer_and_within_the_picture(stage: Stage) -> None:
+    at = shown(stage)
+    root = stage.box(".head")
+    for q, k in ((0, 0), (4, 6)):
+        to(stage, at, q, k)
+        x, y = middle(at, q, k)
+        x += stage.box(CELLS)["left"] - root["left"]
+        y += stage.box(CELLS)["top"] - root["top"]
+        tip = stage.box(".tip")
+        assert tip["top"] - root["top"] == pytest.approx(y + 18, abs=1)
+        assert tip["left"] - root["left"] == pytest.approx(min(x + 16, root["width"] - tip["width"]), abs=1)
+    stage.mount("head", 360).show(payload(weights_of()))
+    to(stage, grid(stage), 0, 6)
+    assert stage.box(".tip")["right"] <= stage.box(".head")["right"] + 0.5
+
+
+def test_what_is_pointed_at_is_framed(stage: Stage) -> None:
+    at = shown(stage)
+    places = {
+        (2, 3): (2, 3, 1, 1), (2, None): (2, 0, 1, COLS), (None, 3): (0, 3, ROWS, 1),
+    }  # fmt: skip
+    for (q, k), (top, left, tall, wide) in places.items():
+        x, y = middle(at, q or 0, k or 0)
+        stage.move(CELLS, 40 if k is None else x, 40 if q is None else y)
+        (frame,) = stage.drawn(MARKS)
+        assert (frame["op"], frame["colour"], frame["line"]) == ("frame", INK, 2)
+        assert (frame["x"], frame["y"]) == pytest.approx((at["left"] + left * at["wide"] - 1, at["top"] + top * at["tall"] - 1))
+        assert (frame["w"], frame["h"]) == pytest.approx((wide * at["wide"] + 2, tall * at["tall"] + 2))
+    for x, y in (
+        (5, 5),
+        (at["left"] + COLS * at["wide"] + 3, at["top"] + 5),
+        (at["left"] + 5, at["top"] + ROWS * at["tall"] + 3),
+        (at["left"] + 3, 10),
+        (3, at["top"] - 3),
+    ):
+        stage.move(CELLS, x, y)
+        assert not stage.drawn(MARKS)
+        assert stage.hidden(".tip")
+    stage.move(CELLS, at["left"] + (COLS - 0.1) * at["wide"], at["top"] + (ROWS - 0.1) * at["tall"])
+    assert stage.data(".tip") | {"weight": ""} == {"query": str(ROWS - 1), "key": str(COLS - 1), "weight": ""}
+    stage.move(CELLS, at["left"] + 1, at["top"] + 1)
+    assert stage.data(".tip") | {"weight": ""} == {"query": "0", "key": "0", "weight": ""}
+
+
+def test_a_token_is_pointed_at_up_to_the_edge_of_its_cells(stage: Stage) -> None:
+    at = shown(stage)
+    stage.move(CELLS, at["left"] - 2, middle(at, 2, 0)[1])
+    assert stage.text(".reading").startswith("q2 reads most from")
+    stage.move(CELLS, middle(at, 0, 3)[0], at["top"] - 2)
+    assert stage.text(".reading").startswith("k3 is read most by")
+    to(stage, at, 1, 1)
+    stage.show(payload(weights_of()))  # a new picture has no tip of the old one
+    assert stage.hidden(".tip")
+    assert not stage.drawn(MARKS)
+
+
+# --- the lines
+
+
+def curves(stage: Stage, group: int) -> list[tuple[tuple[float, ...], dict[str, str]]]:
+    """Each curve of a group of lines: x and y of its ends and of its two handles, and how it is stroked."""
+    paths = stage.js(
+        "(root, n) => [...root.querySelectorAll('svg > g')[n].querySelectorAll('path')]"
+        ".map((p) => Object.fromEntries([...p.attributes].map((a) => [a.name, a.value])))", group,
+    )  # fmt: skip
+    number = r"(-?[\d.]+)"
+    shape = re.compile(rf"M{number} {number}C{number} {number} {number} {number} {number} {number}")
+    return [(tuple(map(float, one)), path) for path in paths for one in shape.findall(path["d"])]
+
+
+def row_y(stage: Stage, side: str) -> list[float]:
+    return [float(y) for y in stage.attrs(f"svg text.token[data-side={side}]", "y")]
+
+
+def test_every_weight_worth_drawing_is_a_line_from_its_query_to_its_key(stage: Stage) -> None:
+    weights = weights_of()
+    weights[3] = [0.0099, 0.0101, 0.2, 0.3, 0.1, 0.3, 0.0799]
+    shown(stage, weights)
+    ys, yk = row_y(stage, "query"), row_y(stage, "key")
+    assert len(ys) == ROWS
+    assert len(yk) == COLS
+    width = stage.box(".lines .stage")["width"]
+    found = {}
+    for (x, y, x1, y1, x2, y2, x3, y3), how in curves(stage, 0):
+        q, k = (int(np.abs(np.array(all_y) - v).argmin()) for all_y, v in ((ys, y), (yk, y3)))
+        assert (y, y1, y2, y3) == pytest.approx((ys[q], ys[q], yk[k], yk[k]), abs=0.051)
+        assert x < x1 < x2 < x3
+        assert x1 - x == pytest.approx(x3 - x2, rel=1e-3)
+        assert (x, x3) == pytest.approx((0.37 * width + 6, 0.63 * width - 6), abs=0.1)
+        assert (how["fill"], hex_of(how["stroke"])) == ("none", ACCENT)
+        assert (q, k) not in found
+        found[q, k] = float(how["stroke-opacity"]), float(how["stroke-width"])
+    assert set(found) == {(q, k) for q in range(ROWS) for k in range(COLS) if weights[q, k] >= 0.01}
+    for place, (opacity, wide) in found.items():
+        assert opacity == pytest.approx(float(weights[place]), abs=0.00501)
+        assert wide == pytest.approx(0.8 + 2.4 * opacity, abs=0.006)
+    assert stage.js("(root) => root.querySelectorAll('svg > g')[0].getAttribute('opacity')") == "1"
+    assert stage.text(".lines .note").startswith("Strength of a line = weight")
+    assert "under 0.01 not drawn" in stage.text(".lines .note")
+
+
+def test_the_tokens_stand_in_two_columns_in_their_order(stage: Stage) -> None:
+    shown(stage)
+    width = stage.box(".lines .stage")["width"]
+    for side, n, x, anchor in (("query", ROWS, 0.37 * width, "end"), ("key", COLS, 0.63 * width, "start")):
+        here = f"svg text.token[data-side={side}]"
+        assert stage.texts(here) == [f"{side[0]}{i}" for i in range(n)]
+        assert near(stage.attrs(here, "x"), x, 0.5)
+        assert set(stage.attrs(here, "text-anchor")) == {anchor}
+        assert set(stage.attrs(here, "dominant-baseline")) == {"middle"}
+        assert {hex_of(v) for v in stage.attrs(here, "fill")} == {INK}
+        y = row_y(stage, side)
+        assert np.diff(y) == pytest.approx([24] * (n - 1))
+        assert y[0] == pytest.approx(26 + 12)
+        assert [i for i, name in enumerate(stage.attrs(here, "class")) if "special" in name] == [4 if side == "query" else 5]
+        pads = stage.elements(f"svg rect[data-side={side}]", "y", "height", "width", "x")
+        assert [float(one[1]) + float(one[2]) / 2 for one in pads] == pytest.approx(y)
+        assert near((one[2] for one in pads), 24)
+        for _, _, _, wide, left in pads:  # from the edge of the picture to the column, or back
+            assert float(left) <= 0.01 if side == "query" else float(left) + float(wide) == pytest.approx(width, abs=0.5)
+    heads = stage.elements("svg > text", "x", "text-anchor", "fill", "y")[:2]
+    assert [one[0] for one in heads] == ["reads (query)", "is read (key)"]
+    assert [float(one[1]) for one in heads] == pytest.approx([0.37 * width, 0.63 * width], abs=0.5)
+    assert [one[2] for one in heads] == ["end", None]
+    assert {hex_of(one[3]) for one in heads} == {QUIET}
+    assert {one[4] for one in heads} == {"8"}
+
+
+def test_a_long_column_of_tokens_shrinks_and_names_every_nth(stage: Stage) -> None:
+    shown(stage, weights_of(61, 7))
+    y = row_y(stage, "query")
+    assert y[-1] <= 400 - 10
+    assert y[1] - y[0] == pytest.approx((400 - 26 - 10) / 61)
+    assert row_y(stage, "key")[1] - row_y(stage, "key")[0] == pytest.approx(24)
+    hidden = stage.attrs("svg text.token[data-side=query]", "visibility")
+    assert [i for i, v in enumerate(hidden) if v is None] == list(range(0, 61, 2))
+    assert set(stage.attrs("svg text.token[data-side=query]", "font-size")) == {"8"}
+    to(stage, grid(stage), 60, 3)
+    assert len(stage.js("(root) => [...root.querySelectorAll('svg > g')[1].querySelectorAll('text')]")) <= 1
+    stage.away()
+    stage.click("svg rect[data-side=key]", n=3)
+    assert stage.js("(root) => root.querySelectorAll('svg > g')[1].querySelectorAll('text').length") == 0  # no room for numbers
+    shown(stage, weights_of(17, 7))
+    size = float(stage.attr("svg text.token[data-side=query]", "font-size"))
+    assert size == 13
+    assert set(stage.attrs("svg text.token", "visibility")) == {None}
+    shown(stage, weights_of(25, 7))
+    assert near(stage.attrs("svg text.token[data-side=query]", "font-size"), 0.72 * 364 / 25)
+
+
+def test_long_tokens_leave_room_for_the_numbers(stage: Stage) -> None:
+    shown(stage, queries=[["y" * 90, "", False]] * ROWS)
+    box, width = stage.box("svg text.token[data-side=query]"), stage.box(".lines .stage")["width"]
+    assert "…" in stage.texts("svg text.token[data-side=query]")[0]
+    assert 0.37 * width - 28 - 10 < box["width"] <= 0.37 * width - 27
+
+
+@pytest.mark.parametrize("side", ["query", "key"])
+def test_a_token_pointed_at_shows_its_lines_and_their_weights(stage: Stage, side: str) -> None:
+    weights = weights_of()
+    shown(stage, weights)
+    token = 2
+    stage.move(f"svg rect[data-side={side}]", 20, 5, n=token)
+    other = "key" if side == "query" else "query"
+    line = weights[token] if side == "query" else weights[:, token]
+    strong = [i for i, w in enumerate(line) if w >= 0.01]
+    ys, yk = row_y(stage, side), row_y(stage, other)
+    lit = curves(stage, 1)
+    assert len(lit) == len(strong) < len(line)
+    for i, (ends, how) in zip(strong, lit, strict=True):
+        start, stop = (ends[1], ends[7]) if side == "query" else (ends[7], ends[1])
+        assert (start, stop) == pytest.approx((ys[token], yk[i]), abs=0.051)
+        assert float(how["stroke-opacity"]) == pytest.approx(float(line[i]), abs=0.0006)
+        assert float(how["stroke-width"]) == pytest.approx(0.8 + 2.4 * float(line[i]), abs=0.006)
+        assert hex_of(how["stroke"]) == ACCENT
+    numbers = [
+        [t, float(y), float(x), *how]
+        for t, y, x, *how in stage.elements("svg > g:nth-of-type(2) text", "y", "x", "text-anchor", "fill")
+    ]
+    assert [one[0] for one in numbers] == [f"{line[i]:.2f}" for i in strong]
+    assert [one[1] for one in numbers] == pytest.approx([yk[i] for i in strong])
+    width = stage.box(".lines .stage")["width"]
+    x, anchor = (width - 2, "end") if side == "query" else (2, "start")
+    assert near((one[2] for one in numbers), x, 0.5)
+    assert {(one[3], hex_of(one[4])) for one in numbers} == {(anchor, QUIET)}
+    assert float(stage.js("(root) => root.querySelectorAll('svg > g')[0].getAttribute('opacity')")) < 0.1
+    names = stage.attrs(f"svg text.token[data-side={side}]", "class")
+    assert [("on" in name.split(), "dim" in name.split()) for name in names] == [(i == token, i != token) for i in range(len(ys))]
+    assert not any(
+        {"on", "dim", "locked"} & set(name.split()) for name in stage.attrs(f"svg text.token[data-side={other}]", "class")
+    )
+    assert stage.hidden(".tip")
+    stage.away()
+    assert not curves(stage, 1)
+    assert not any("dim" in name for name in stage.attrs("svg text.token", "class"))
+
+
+def test_a_cell_pointed_at_leaves_its_one_line(stage: Stage) -> None:
+    weights = weights_of()
+    at = shown(stage, weights)
+    for q, k in ((2, int(weights[2].argmax())), (0, COLS - 2)):
+        to(stage, at, q, k)
+        ((ends, how),) = curves(stage, 1)
+        assert (ends[1], ends[7]) == pytest.approx((row_y(stage, "query")[q], row_y(stage, "key")[k]), abs=0.051)
+        assert float(how["stroke-opacity"]) == pytest.approx(float(weights[q, k]), abs=0.0006)
+        assert [("on" in name) for name in stage.attrs("svg text.token[data-side=key]", "class")] == [i == k for i in range(COLS)]
+    to(stage, at, 0, 0)
+    assert not curves(stage, 1)  # a weight of 0 has no line
+
+
+# --- the sentence
+
+
+def test_the_sentence_names_the_strongest_three_and_their_weights(stage: Stage) -> None:
+    weights = weights_of()
+    weights[2] = [0.05, 0.3, 0.1, 0.002, 0.4, 0.008, 0.14]
+    shown(stage, weights)
+    assert stage.text(".reading") == "Point at a token to see only its lines; click to keep it."
+    stage.move("svg rect[data-side=query]", 20, 5, n=2)
+    assert stage.text(".reading") == "q2 reads most from k4 0.40, k1 0.30, k6 0.14."
+    stage.move("svg rect[data-side=key]", 40, 5, n=2)
+    column = sorted(((float(w), i) for i, w in enumerate(weights[:, 2]) if w >= 0.01), reverse=True)[:3]
+    assert stage.text(".reading") == f"k2 is read most by {', '.join(f'q{i} {w:.2f}' for w, i in column)}. (said of k2)"
+    stage.move("svg rect[data-side=query]", 20, 5, n=0)
+    assert stage.text(".reading") == f"q0 reads most from k{COLS - 2} 1.00."
+    stage.click("svg rect[data-side=query]", n=0)
+    assert stage.text(".reading") == f"q0 reads most from k{COLS - 2} 1.00. Locked: click it again, or press Escape, to let go."
+    assert stage.texts(".reading .token") == ["q0", f"k{COLS - 2}"]
+
+
+def test_the_sentence_says_so_where_nothing_is_read(stage: Stage) -> None:
+    weights = np.zeros((2, 3), np.float32)
+    weights[0, 1] = 1
+    shown(stage, weights)
+    stage.move("svg rect[data-side=query]", 20, 5, n=1)
+    assert stage.text(".reading") == "q1 reads most from nothing. (said of q1)"
+    stage.move("svg rect[data-side=key]", 40, 5, n=0)
+    assert stage.text(".reading") == "k0 is read most by nobody."
+    stage.move("svg rect[data-side=key]", 40, 5, n=1)
+    assert stage.text(".reading") == "k1 is read most by q0 1.00."
+
+
+# --- locking
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "lock"),
+    [("cell", "cell", "q2"), ("side", "cell", "q2"), ("cell", "over", "k3"), ("side", "over", "")],
+)  # fmt: skip
+def test_a_click_in_the_heatmap_locks_what_is_there(stage: Stage, x: str, y: str, lock: str) -> None:
+    at = shown(stage, lock="k1")
+    assert stage.data(".head")["lock"] == "k1"
+    cell_x, cell_y = middle(at, 2, 3)
+    stage.click(CELLS, cell_x if x == "cell" else 40, cell_y if y == "cell" else 40)
+    assert stage.sent == [["lock", {"token": lock}]]
+    stage.away()
+    assert stage.data(".head")["lock"] == lock
+
+
+def test_the_same_again_lets_go_and_another_takes_its_place(stage: Stage) -> None:
+    at = shown(stage)
+    for q, k in ((2, 3), (2, 5), (4, 5), (1, 1)):
+        stage.click(CELLS, *middle(at, q, k))
+    stage.click("svg rect[data-side=key]", n=1)
+    stage.click("svg rect[data-side=query]", n=1)
+    stage.click("svg rect[data-side=query]", n=1)
+    assert [value["token"] for name, value in stage.sent] == ["q2", "", "q4", "q1", "k1", "q1", ""]
+
+
+def test_a_lock_is_underlined_and_its_lines_stay(stage: Stage) -> None:
+    weights = weights_of()
+    shown(stage, weights, lock="k3")
+    assert ["locked" in name for name in stage.attrs("svg text.token[data-side=key]", "class")] == [i == 3 for i in range(COLS)]
+    assert len(curves(stage, 1)) == int((weights[:, 3] >= 0.01).sum())
+    stage.move("svg rect[data-side=query]", 20, 5, n=2)  # pointing elsewhere shows that for as long
+    assert len(curves(stage, 1)) == int((weights[2] >= 0.01).sum())
+    assert ["locked" in name for name in stage.attrs("svg text.token[data-side=key]", "class")] == [i == 3 for i in range(COLS)]
+    stage.away()
+    assert len(curves(stage, 1)) == int((weights[:, 3] >= 0.01).sum())
+    assert stage.text(".reading").startswith("k3 is read most by ")
+    stage.js("(root) => root.querySelector('canvas.cells').focus()")
+    stage.press("a")
+    assert stage.sent == []
+    stage.press("Escape")
+    assert stage.sent == [["lock", {"token": ""}]]
+    stage.press("Escape")  # nothing is held any more
+    assert len(stage.sent) == 1
+
+
+def test_a_lock_on_its_way_outlives_an_older_answer_but_not_its_head(stage: Stage) -> None:
+    weights = weights_of()
+    for other in ({"site": "encoder.layers.0.self_attn"}, {"head": 1}):
+        at = shown(stage, weights)
+        stage.click(CELLS, *middle(at, 2, -1.5))
+        stage.show(payload(weights))  # worked out before Python heard of it
+        assert stage.data(".head")["lock"] == "q2"
+        stage.show(payload(weights, **other))  # the lock came too late: what Python says of that head stands
+        assert stage.data(".head")["lock"] == ""
+        assert "locked" not in " ".join(stage.attrs("svg text.token", "class"))
+        stage.show(payload(weights))
+        assert stage.data(".head")["lock"] == ""
+        stage.click(CELLS, *middle(at, 2, -1.5))
+        stage.show(payload(weights, lock="q2"))  # heard
+        stage.show(payload(weights, lock="k1"))
+        assert stage.data(".head")["lock"] == "k1"
+
+
+@pytest.mark.parametrize("lock", ["q5", "k7", "x1", "q", "", "q-1"])
+def test_a_lock_on_a_token_that_is_not_there_is_none(stage: Stage, lock: str) -> None:
+    shown(stage, lock=lock if lock != "q-1" else "q99")
+    assert stage.data(".head")["lock"] == ("q0" if lock == "q" else "")
+
+
+@pytest.mark.parametrize("lock", ["q4", "k6", "q0"])
+def test_the_last_token_can_be_locked_too(stage: Stage, lock: str) -> None:
+    shown(stage, lock=lock)
+    assert stage.data(".head")["lock"] == lock
+
+
+# --- title, size, files
+
+
+def test_the_title_has_the_colour_of_its_head(stage: Stage) -> None:
+    for head in (0, 3, 11, 12):
+        shown(stage, head=head)
+        assert stage.text(".title") == "Whose lines these are"
+        assert hex_of(stage.css(".chip", "backgroundColor")[0]) == HEADS[head % 12]
+    data = stage.data(".head")
+    assert (data["site"], data["head"], data["rows"], data["cols"]) == ("decoder.layers.1.cross_attn", "12", str(ROWS), str(COLS))
+    stage.show(payload(weights_of(3, 2)))
+    assert int(stage.data(".head")["painted"]) == int(data["painted"]) + 1
+    assert stage.texts("svg text.token") == ["q0", "q1", "q2", "k0", "k1"]  # the new ones alone
+
+
+def test_another_width_is_drawn_anew(stage: Stage) -> None:
+    before = shown(stage)
+    stage.page.evaluate("stage.host.style.width = '1180px'")
+    stage.frames()
+    assert stage.box(CELLS)["width"] == round(stage.box(".map .stage")["width"])
+    x = stage.attrs("svg text.token[data-side=key]", "x")
+    assert near(x, 0.63 * stage.box(".lines .stage")["width"], 0.5)
+    assert grid(stage)["wide"] >= before["wide"]
+    stage.page.evaluate("stage.end()")  # and no more when Streamlit has taken it away
+    stage.page.evaluate("stage.host.style.width = '800px'")
+    stage.frames()
+    assert stage.attrs("svg text.token[data-side=key]", "x") == x
+
+
+def test_a_dark_page_has_its_own_colours(stage: Stage) -> None:
+    weights = weights_of()
+    paper, accent, ink = DARK.values()
+    stage.mount("head", 760, **DARK).show(payload(weights, np.eye(ROWS, COLS)))
+    at, pixels = grid(stage), stage.pixels(CELLS)
+    assert pixels.at(1, 60) == paper
+    assert alike(
+        pixels.at(at["left"] + 2.1 * at["wide"], at["top"] + 3.1 * at["tall"]), weight_colour(float(weights[3, 2]), paper, accent)
+    )
+    assert pixels.within(at["left"] + 3, at["top"] + 3, 20, 20) == {paper, mixed(0.38, paper, ink)}
+    names = stage.written(CELLS)
+    assert names["q1"]["colour"] == ink
+    assert names["q4"]["colour"] == mixed(0.62, paper, ink)
+    assert hex_of(curves(stage, 0)[0][1]["stroke"]) == accent
+
+
+def test_the_heatmap_as_a_file(stage: Stage) -> None:
+    at = shown(stage)
+    name, picture, drawn = stage.saved_picture(".map .save")
+    assert name == "one-head.png"
+    on_page, box = stage.pixels(CELLS), stage.box(CELLS)
+    assert (picture.wide, picture.tall) == (on_page.wide, on_page.tall + 60)
+    (title,) = [one for one in drawn if one["op"] == "text"]
+    assert (title["text"], title["colour"], title["baseline"]) == ("Whose lines these are", INK, "middle")
+    assert title["font"] == f"600 {13 * RATIO}px sans-serif"
+    assert (title["x"] * RATIO, title["y"] * RATIO) == (30 * RATIO / 2, 30 * RATIO / 2)
+    for q, k in ((0, COLS - 2), (3, 1), (4, 6)):
+        x, y = at["left"] + (k + 0.1) * at["wide"], at["top"] + (q + 0.1) * at["tall"]
+        assert picture.at(x, y + 30) == on_page.at(x, y)
+    assert picture.at(1, 1) == PAPER
+    assert INK in picture.within(15, 5, 60, 20)
+    assert box["height"] + 30 == picture.tall / RATIO
+
+
+def test_a_long_title_has_room_in_the_file(stage: Stage) -> None:
+    shown(stage, title="A long title " * 12)
+    _, picture, drawn = stage.saved_picture(".map .save")
+    (title,) = [one for one in drawn if one["op"] == "text"]
+    assert picture.wide == math.ceil(title["wide"]) + 2 * 30 * RATIO > stage.pixels(CELLS).wide
+    assert picture.at(picture.wide / RATIO - 1, 200) == PAPER
+
+
+def test_the_lines_as_a_file(stage: Stage) -> None:
+    shown(stage, queries=[["<a&b>", "", False]] * ROWS)
+    name, svg = stage.saved_svg(".lines .save")
+    assert name == "one-head.svg"
+    width, height = round(stage.box(".lines .stage")["width"]), 400
+    assert svg.get("viewBox") == f"0 -30 {width} {height + 30}"
+    assert (svg.get("width"), svg.get("height")) == (str(width), str(height + 30))
+    assert hex_of(svg.get("style").split("color: ")[1]) == INK
+    assert "font-family: sans-serif" in svg.get("style")
+    paper, title = list(svg)[:2]
+    assert paper.tag == f"{SVG}rect"
+    assert hex_of(paper.get("fill")) == PAPER
+    assert [paper.get(n) for n in ("x", "y", "width", "height")] == ["0", "-30", str(width), str(height + 30)]
+    assert title.text == "Whose lines these are"
+    assert hex_of(title.get("fill")) == INK
+    assert (title.get("x"), title.get("y"), title.get("font-weight")) == ("8", "-11", "600")
+    texts = [one.text for one in svg.iter(f"{SVG}text")]
+    assert texts.count("<a&b>") == ROWS
+    assert [f"k{i}" for i in range(COLS)] == texts[-COLS:]
+    assert len(list(svg.iter(f"{SVG}path"))) == len(stage.js("(root) => [...root.querySelectorAll('svg path')].map(String)"))

@@ -1,0 +1,516 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""What all components share: editions, live answers, payloads, numbers as text, and what their wrappers tell Python."""
+
+import functools
+import importlib
+import json
+import runpy
+import struct
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import streamlit as st
+from stage import ACCENT, DARK, PAPER, Stage, alike, hex_of, stage, stage_page
+
+from viz_app import components
+from viz_app.components import stamped
+from viz_app.components.plain import rows
+from viz_app.drawing.colours import ramp
+from viz_app.drawing.payload import pack
+
+SOCKET = """() => {
+  window.sockets = [];
+  window.WebSocket = class {
+    static CONNECTING = 0; static OPEN = 1; static CLOSING = 2; static CLOSED = 3;
+    constructor(url, protocols) {
+      Object.assign(this, { url: String(url), protocols, readyState: 0, sent: [] });
+      sockets.push(this);
+    }
+    send(text) { this.sent.push(text); }
+    opened() { this.readyState = 1; this.onopen?.(); }
+    closed() { this.readyState = 3; this.onclose?.(); }
+    close() { this.readyState = 2; }
+    answer(bytes) { this.onmessage({ data: Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0)).buffer }); }
+  };
+  for (const name of ["source", "target"]) {
+    const box = document.createElement("div");
+    box.className = `st-key-${name}`;
+    box.innerHTML = "<input>";
+    document.body.append(box);
+  }
+  document.body.insertAdjacentHTML("beforeend", '<div class="st-key-other"><input></div>');
+}"""
+
+
+def plain(text: str, look: str = "note") -> dict:
+    return rows(look, ("line", text))
+
+
+def live(stage: Stage, is_open: bool = True, token: str = "secret") -> None:
+    """A page with two text boxes, something to be shown under the key "words", and the component that listens."""
+    stage.mount("plain").show(plain("first"), (3, 1), key="words")
+    stage.page.evaluate("delete window.attnscopeLive")
+    stage.page.evaluate(SOCKET)
+    stage.beside("live")
+    stage.show({"token": token, "path": "/app/live", "open": is_open}, key="live")
+
+
+def typed(stage: Stage, text: str, box: str = "source") -> None:
+    stage.page.evaluate(
+        "([box, text]) => { const i = document.querySelector(`.st-key-${box} input`); i.value = text;"
+        " i.dispatchEvent(new Event('input', { bubbles: true })); }", [box, text],
+    )  # fmt: skip
+
+
+def asked(stage: Stage) -> list[dict[str, str]]:
+    return [json.loads(one) for one in stage.page.evaluate("sockets.flatMap((s) => s.sent)")]
+
+
+def words(stage: Stage) -> list[str]:
+    return stage.page.evaluate(
+        "[...document.body.children].flatMap((e) => [...(e.shadowRoot?.querySelectorAll('.plain p') ?? [])]).map((p) "
+        "=> p.textContent)"
+    )
+
+
+def answer(stage: Stage, text: str, edition: tuple[int, int], key: str = "words") -> None:
+    import base64
+
+    message = pack({"edition": list(edition), "said": {key: plain(text)}})
+    stage.page.evaluate("(bytes) => sockets.at(-1).answer(bytes)", base64.b64encode(message).decode())
+
+
+# --- live
+
+
+def test_typing_asks_in_the_name_of_the_session(stage: Stage) -> None:
+    live(stage)
+    assert stage.page.evaluate("sockets.map((s) => [s.url, s.protocols, s.binaryType])") == [
+        ["ws://stage.test/app/live", ["attnscope", "secret"], "arraybuffer"]
+    ]
+    stage.page.evaluate("sockets[0].opened()")
+    assert asked(stage) == []  # nobody has typed yet
+    typed(stage, "nothing of ours", "other")
+    assert asked(stage) == []
+    typed(stage, "abc")
+    assert asked(stage) == [{"source": "abc", "target": ""}]
+
+
+def test_one_question_at_a_time_then_for_what_was_typed_since(stage: Stage) -> None:
+    live(stage)
+    stage.page.evaluate("sockets[0].opened()")
+    typed(stage, "a")
+    typed(stage, "ab")
+    typed(stage, "x", "target")
+    assert len(asked(stage)) == 1
+    answer(stage, "answer to a", (4, 1))
+    assert words(stage) == ["answer to a"]
+    assert asked(stage)[1:] == [{"source": "ab", "target": "x"}]
+    answer(stage, "answer to ab", (5, 1))
+    assert words(stage) == ["answer to ab"]
+    assert len(asked(stage)) == 2
+    typed(stage, "xy", "target")
+    assert asked(stage)[2:] == [{"source": "ab", "target": "xy"}]
+
+
+def test_an_older_answer_is_not_shown(stage: Stage) -> None:
+    live(stage)
+    stage.page.evaluate("sockets[0].opened()")
+    for edition, stands in (
+        ((3, 0), "first"),
+        ((2, 9), "first"),
+        ((3, 1), "same"),
+        ((3, 2), "3 2"),
+        ((3, 1), "3 2"),
+        ((4, 0), "4 0"),
+        ((3, 9), "4 0"),
+    ):
+        typed(stage, f"{edition}")
+        answer(stage, "same" if edition == (3, 1) else f"{edition[0]} {edition[1]}", edition)
+        assert words(stage) == [stands], edition
+    typed(stage, "once more")
+    answer(stage, "for somebody else", (9, 9), key="elsewhere")
+    assert words(stage) == ["4 0"]
+
+
+def test_an_empty_answer_shows_nothing_and_lets_ask_again(stage: Stage) -> None:
+    live(stage)
+    stage.page.evaluate("sockets[0].opened()")
+    typed(stage, "a")
+    stage.page.evaluate("sockets[0].answer('')")
+    assert words(stage) == ["first"]
+    typed(stage, "b")
+    assert [one["source"] for one in asked(stage)] == ["a", "b"]
+
+
+def test_a_socket_that_is_not_there_is_opened_anew_and_asked_then(stage: Stage) -> None:
+    live(stage)
+    typed(stage, "early")  # not open yet: asked when it is
+    assert asked(stage) == []
+    assert stage.page.evaluate("sockets.length") == 1
+    stage.page.evaluate("sockets[0].opened()")
+    assert [one["source"] for one in asked(stage)] == ["early"]
+    stage.page.evaluate("sockets[0].closed()")  # before the answer
+    typed(stage, "late")
+    assert stage.page.evaluate("sockets.length") == 2
+    stage.page.evaluate("sockets[1].opened()")
+    assert [one["source"] for one in asked(stage)] == ["early", "late"]
+    answer(stage, "there", (8, 8))
+    assert words(stage) == ["there"]
+
+
+def test_a_page_that_is_not_live_asks_nothing(stage: Stage) -> None:
+    live(stage, is_open=False)
+    typed(stage, "abc")
+    assert stage.page.evaluate("sockets.length") == 0
+    stage.show({"token": "other", "path": "/live", "open": True}, (1, 2), key="live")
+    stage.page.evaluate("sockets[0].opened()")
+    typed(stage, "abcd")
+    assert stage.page.evaluate("sockets[0].protocols") == ["attnscope", "other"]
+    assert asked(stage) == [{"source": "abcd", "target": ""}]
+
+
+def test_another_session_has_a_socket_of_its_own(stage: Stage) -> None:
+    live(stage)
+    stage.page.evaluate("sockets[0].opened()")
+    typed(stage, "a")
+    stage.show({"token": "secret", "path": "/app/live", "open": True}, (1, 2), key="live")
+    assert stage.page.evaluate("sockets.length") == 1  # the same session goes on
+    stage.show({"token": "other", "path": "/app/live", "open": True}, (1, 3), key="live")
+    assert stage.page.evaluate("sockets.map((s) => [s.protocols[1], s.readyState])") == [["secret", 2], ["other", 0]]
+    stage.page.evaluate("sockets[1].opened()")
+    typed(stage, "ab")
+    assert stage.page.evaluate("sockets[1].sent.map((one) => JSON.parse(one).source)") == ["ab"]  # not waiting for the old answer
+    stage.page.evaluate("() => { sockets[0].closed(); sockets[0].onmessage?.({ data: new ArrayBuffer(0) }); }")
+    typed(stage, "abc")
+    assert stage.page.evaluate("sockets.map((s) => s.sent.length)") == [1, 1]  # the old one's end says nothing of the new one
+    answer(stage, "theirs", (7, 7))
+    assert words(stage) == ["theirs"]
+    assert stage.page.evaluate("sockets.map((s) => s.sent.length)") == [1, 2]
+
+
+def test_an_answer_may_bring_a_packed_picture(stage: Stage) -> None:
+    import base64
+
+    stage.mount("plain")
+    stage.page.evaluate("delete window.attnscopeLive")
+    stage.page.evaluate(SOCKET)
+    header = {
+        "queries": [["q", "", False]],
+        "keys": [["k", "", False]],
+        "query": 0,
+        "key": 0,
+        "queryAxis": "reads",
+        "keyAxis": "read",
+        "blocked": [[]],
+    }
+    first, second = (pack(header | {"queryAxis": name}, weights=np.ones(1, np.float32)) for name in ("first", "second"))
+    stage.beside("choice")
+    stage.show(first, (1, 1), key="choice")
+    stage.beside("live")
+    stage.show({"token": "t", "path": "/live", "open": True}, key="live")
+    stage.page.evaluate("sockets[0].opened()")
+    typed(stage, "a")
+    message = pack({"edition": [2, 1], "said": {}}, choice=np.frombuffer(second, np.uint8))
+    stage.page.evaluate("(bytes) => sockets[0].answer(bytes)", base64.b64encode(message).decode())
+    axes = stage.page.evaluate(
+        "[...document.body.children].flatMap((e) => [...(e.shadowRoot?.querySelectorAll('.axis') ?? [])]).map((p) => p.textContent)"
+    )
+    assert axes == ["second", "read"]
+
+
+# --- editions
+
+
+def test_only_what_is_at_least_as_new_takes_the_place(stage: Stage) -> None:
+    stage.mount("plain")
+    stands = ""
+    for edition, text in (
+        ((2, 3), "a"),
+        ((2, 2), "b"),
+        ((1, 9), "c"),
+        ((2, 3), "d"),
+        ((2, 4), "e"),
+        ((3, 0), "f"),
+        ((2, 9), "g"),
+        ((3, 1), "h"),
+    ):
+        stage.show(plain(text), edition)
+        stands = stands if text in "bcg" else text
+        assert stage.texts("p") == [stands]
+    stage.show(plain("another"), (1, 1), key="another key")
+    assert stage.texts("p") == ["another"]
+
+
+def test_what_was_taken_away_is_forgotten(stage: Stage) -> None:
+    stage.mount("plain").show(plain("new"), (5, 5))
+    assert stage.page.evaluate("[...attnscopePictures.keys()]") == ["plain"]
+    stage.page.evaluate("stage.end()")
+    assert stage.page.evaluate("[...attnscopePictures.keys()]") == []
+    stage.show(plain("a new page"), (1, 1))
+    assert stage.texts("p") == ["a new page"]
+    stage.page.evaluate("() => { window.before = stage.endOf(); }")
+    stage.show(plain("once more"), (1, 2))
+    stage.page.evaluate("window.before()")  # the end of what has been replaced already
+    assert stage.page.evaluate("[...attnscopePictures.keys()]") == ["plain"]
+
+
+def test_the_stamp_is_read_as_it_is_written(stage: Stage) -> None:
+    stage.functions("choice", "stampOf", "older", "unpack")
+    for key, edition in (("k", (0, 1)), ("schlüssel-ж", (4_000_000_000, 70_000)), ("", (1, 256))):
+        data = list(stamped(b"\x01\x02\x03payload", key, edition))
+        assert stage.page.evaluate("(data) => own.stampOf(Uint8Array.from(data))", data) == {"key": key, "edition": list(edition)}
+    for one, other, is_older in (
+        ((1, 1), (1, 1), False),
+        ((1, 0), (1, 1), True),
+        ((1, 2), (1, 1), False),
+        ((0, 9), (1, 1), True),
+        ((2, 0), (1, 1), False),
+    ):
+        assert stage.page.evaluate("([a, b]) => own.older(a, b)", [one, other]) is is_older
+
+
+def test_a_payload_is_read_as_it_is_packed(stage: Stage) -> None:
+    stage.functions("choice", "unpack")
+    arrays = {
+        "f": np.array([[1.5, -2], [np.inf, 1e-30]], np.float32),
+        "i": np.array([7, -9, 2**30], np.int32),
+        "b": np.arange(5, dtype=np.uint8),
+    }
+    for title in ("t", "title of another length ж", "xyz"):  # arrays begin anywhere
+        data = list(pack({"title": title}, **arrays))
+        found = stage.page.evaluate(
+            """(data) => {
+          const bytes = new Uint8Array(data.length + 3);
+          bytes.set(data, 3);
+          const { arrays, ...header } = own.unpack(bytes.subarray(3));
+          return [header.title, Object.entries(arrays).map(([name, a]) => [name, a.constructor.name, [...a].map(String)])];
+        }""",
+            data,
+        )
+        assert found[0] == title
+        assert [(name, kind) for name, kind, _ in found[1]] == [("f", "Float32Array"), ("i", "Int32Array"), ("b", "Uint8Array")]
+        assert [np.float32(v.replace("Infinity", "inf")) for v in found[1][0][2]] == arrays["f"].ravel().tolist()
+        assert [int(v) for v in found[1][1][2]] == arrays["i"].tolist()
+        assert [int(v) for v in found[1][2][2]] == arrays["b"].tolist()
+
+
+# --- colours
+
+
+def test_another_theme_has_its_colours_at_once(stage: Stage) -> None:
+    header = {"queries": [["q", "", False]], "keys": [["k", "", False]], "query": 0, "key": 0, "queryAxis": "reads",
+              "keyAxis": "read", "blocked": [[]]}  # fmt: skip
+    stage.mount("choice").show(pack(header, weights=np.ones(1, np.float32)))
+    assert hex_of(stage.css(".keys button", "backgroundColor")[0]) == ACCENT
+    stage.page.evaluate(
+        "(colours) => Object.entries(colours).forEach((pair) => stage.host.style.setProperty(...pair))",
+        DARK | {"--st-primary-color": "#7a0019"},
+    )
+    stage.show(pack(header, weights=np.ones(1, np.float32)))
+    assert hex_of(stage.css(".keys button", "backgroundColor")[0]) == "#7a0019"
+
+
+# --- numbers and texts
+
+
+def test_a_float_is_written_by_the_shortest_digits_that_name_it(stage: Stage) -> None:
+    stage.functions("head", "exact")
+    rng = np.random.default_rng(2)
+    values = [0.0, 1.0, 0.1, 0.25, 1e-9, 3e-40, 123456.7, 1e20, -0.3, *rng.standard_normal(200), *rng.random(200) ** 8]
+    values = [float(np.float32(v)) for v in values]
+    said = stage.page.evaluate("(values) => values.map((v) => own.exact(v))", values)
+    for value, text in zip(values, said, strict=True):
+        assert np.float32(text) == np.float32(value)
+        digits = len(text.split("e")[0].replace("-", "").replace(".", "").strip("0"))
+        needed = next(n for n in range(1, 10) if np.float32(f"{value:.{n - 1}e}") == np.float32(value))
+        assert digits <= max(6, needed)
+    assert said[:2] == ["0", "1"]
+    assert said[3] == "0.250000"
+    assert said[4] == "1e-9"
+
+
+def test_a_long_text_is_shortened_in_the_middle_by_whole_characters(stage: Stage) -> None:
+    stage.functions("stepper", "shorten", "fit")
+    for text, limit, short in (
+        ("abcdefgh", 8, "abcdefgh"), ("abcdefgh", 7, "abc…fgh"), ("abcdefgh", 6, "abc…gh"), ("😀😁😂🤣😃😄", 5, "😀😁…😃😄"),
+        ("abc", 2, "a…"), ("abcd", 3, "a…d"),
+    ):  # fmt: skip
+        assert stage.page.evaluate("([t, n]) => own.shorten(t, n)", [text, limit]) == short
+    for room, short in ((8, "abcdefgh"), (7.9, "abc…fgh"), (5, "ab…gh"), (1, "a…"), (0, "a…")):
+        assert stage.page.evaluate("(room) => own.fit('abcdefgh', room, (t) => [...t].length)", room) == short
+
+
+def test_colours_run_evenly_from_the_page_to_the_accent(stage: Stage) -> None:
+    stage.functions("head", "rampOf", "rgb", "contrast", "css")
+    for paper, accent in ((PAPER, ACCENT), (DARK["--st-background-color"], DARK["--st-primary-color"]), ("#fff4e0", "#7a0019")):
+        found = stage.page.evaluate("([a, b]) => own.rampOf(own.rgb(a), own.rgb(b)).map((c) => own.css(c))", [paper, accent])
+        assert len(found) == 256
+        assert hex_of(found[0]) == paper
+        assert all(alike(hex_of(found[code]), ramp((code - 1) / 254, paper, accent)) for code in range(1, 256))
+    for colour, rgb in (
+        ("#0a141e", [10, 20, 30]),
+        ("rgb(10, 20, 30)", [10, 20, 30]),
+        ("rgba(10, 20, 30, 0.5)", [10, 20, 30]),
+        ("white", [255, 255, 255]),
+        ("nonsense", [0, 0, 0]),
+    ):
+        assert stage.page.evaluate("(c) => own.rgb(c)", colour) == rgb
+    for a, b, ratio in (
+        ([0, 0, 0], [255, 255, 255], 21),
+        ([255, 255, 255], [255, 255, 255], 1),
+        ([118, 118, 118], [255, 255, 255], 4.54),
+    ):
+        assert stage.page.evaluate("([a, b]) => own.contrast(a, b)", [a, b]) == pytest.approx(ratio, abs=0.01)  # WCAG 2
+
+
+def test_a_page_without_a_theme_has_one(stage: Stage) -> None:
+    stage.functions("head", "readTheme")
+    theme = stage.page.evaluate(
+        "() => { const e = document.createElement('div'); document.body.append(e); const t = own.readTheme(e); return "
+        "[t.background, t.accent, t.text, t.font]; }"
+    )
+    assert [hex_of(one) for one in theme[:3]] == ["#ffffff", "#1f3fc4", "#20242c"]
+    assert theme[3] == "sans-serif"
+
+
+def test_a_picture_of_many_cells_shows_the_largest_under_each_pixel(stage: Stage) -> None:
+    stage.functions("head", "spans")
+    for cells, pixels in ((7, 7), (3, 11), (11, 3), (1000, 17), (1, 5)):
+        ends = stage.page.evaluate("([c, p]) => [...own.spans(c, p)]", [cells, pixels])
+        pairs = list(zip(ends[::2], ends[1::2], strict=True))
+        assert pairs[0][0] == 0
+        assert pairs[-1][1] == cells
+        assert all(a < b for a, b in pairs)
+        assert {c for a, b in pairs for c in range(a, b)} == set(range(cells))
+        for p, (a, b) in enumerate(pairs):
+            assert abs(a - p * cells / pixels) < 1
+            assert abs(b - max(a + 1, (p + 1) * cells / pixels)) < 1
+
+
+# --- text as text
+
+
+def test_text_from_outside_is_set_as_text(stage: Stage) -> None:
+    hostile = "<img src=x onerror=alert(1)> مرحبا"
+    stage.mount("plain").show(rows("note bad", ("a b", hostile), ("", "second")))
+    assert stage.texts(".plain p") == [hostile, "second"]
+    assert stage.attrs(".plain p", "class") == ["a b", ""]
+    assert stage.attrs(".plain p", "dir") == ["auto", "auto"]
+    assert not stage.elements(".plain img")
+    assert stage.attr(".plain", "class") == "plain note bad"
+    assert stage.attr(".plain", "role") == "alert"
+    stage.show(rows("written", ("x", "third")), (1, 2))
+    assert stage.texts(".plain p") == ["third"]
+    assert stage.attr(".plain", "role") is None
+    assert stage.attr(".plain", "class") == "plain written"
+
+
+def test_the_walk_begins_at_the_stage_in_the_address(stage: Stage) -> None:
+    from test_drawn_tables import payload
+
+    for address, number in (
+        ("?inside-stage=3", "3"),
+        ("?inside-stage=99", str(len(json.loads(json.dumps(_stages(payload())))) - 1)),
+        ("?inside-stage=x", "0"),
+        ("?", "0"),
+    ):
+        stage.page.evaluate("(address) => history.replaceState(null, '', address)", address)
+        stage.mount("walk", 900).show(payload())
+        assert stage.data(".walk")["stage"] == number
+
+
+def _stages(data: bytes) -> list:
+    from viz_app.drawing.payload import unpack
+
+    return unpack(data)[0]["stages"]
+
+
+# --- what the wrappers tell Python
+
+
+@functools.cache
+def wrapper(name: str) -> dict[str, Any]:
+    """The wrapper of a component with a mount of our own, which notes what it is called with."""
+    importlib.import_module(f"viz_app.components.{name}")
+    with mock.patch.object(components, "register", return_value=mounted):
+        return runpy.run_path(str(Path(components.__file__).parent / name / "__init__.py"))
+
+
+CALLS: list[dict[str, Any]] = []
+
+
+def mounted(**how: Any) -> None:
+    CALLS.append(how)
+
+
+@pytest.mark.parametrize(
+    ("name", "trigger", "value", "told"),
+    [
+        ("head", "on_lock_change", {"lock": {"token": "q3"}}, [("on_lock", "q3")]),
+        ("head", "on_lock_change", {"lock": {"token": ""}}, [("on_lock", "")]),
+        ("head", "on_lock_change", {"lock": None}, []),
+        ("overview", "on_pick_change", {"pick": {"site": "s", "head": 2.0}}, [("on_pick", "s", 2)]),
+        ("overview", "on_pick_change", {}, []),
+        ("heads", "on_pick_change", {"pick": {"head": 3}}, [("on_pick", 3)]),
+        ("heads", "on_pick_change", {}, []),
+        ("choice", "on_pick_change", {"pick": {"query": 4, "key": -1}}, [("on_choose", 4, -1)]),
+        ("choice", "on_pick_change", {}, []),
+        ("matrices", "on_pick_change", {"pick": {"query": 4, "key": 1}}, [("on_choose", 4, 1)]),
+        ("matrices", "on_pick_change", {}, []),
+        ("walk", "on_news_change", {"news": {"stage": 5}}, [("on_stage", 5)]),
+        ("walk", "on_news_change", {"news": {"query": 2, "key": 7}}, [("on_choose", 2, 7)]),
+        ("walk", "on_news_change", {}, []),
+        ("beam_tree", "on_node_change", {"node": {"step": 3, "rank": 1}}, [("on_node", 3, 1)]),
+        ("beam_tree", "on_node_change", {}, []),
+        ("stepper", "on_step_change", {"step": {"position": 6}}, [("on_step", 6)]),
+        ("stepper", "on_step_change", {}, []),
+        ("stepper", "on_force_change", {"force": {"position": 6, "id": 9}}, [("on_force", 6, 9)]),
+        ("stepper", "on_force_change", {}, []),
+        ("stepper", "on_free_change", {"free": True}, [("on_free",)]),
+        ("stepper", "on_free_change", {}, []),
+        (
+            "mask_painter",
+            "on_paint_change",
+            {"paint": {"kind": "cross", "cells": [[1, 2, 0], [3, 4, 1]]}},
+            [("on_paint", "cross", [(1, 2, 0), (3, 4, 1)])],
+        ),
+        ("mask_painter", "on_paint_change", {}, []),
+        ("mask_painter", "on_kind_change", {"kind": {"kind": "cross"}}, [("on_kind", "cross")]),
+        ("mask_painter", "on_kind_change", {}, []),
+    ],
+)
+def test_a_gesture_reaches_python(name: str, trigger: str, value: dict, told: list) -> None:
+    heard: list[tuple] = []
+    function = wrapper(name)[name]
+    listeners = [one for one in function.__annotations__ if one.startswith("on_")]
+    CALLS.clear()
+    function(b"payload", **{one: (lambda *a, one=one: heard.append((one, *a))) for one in listeners})
+    (call,) = CALLS
+    assert call["key"] == name
+    assert call["data"] == b"payload"
+    assert len([one for one in call if one.startswith("on_")]) == len([one for one in call if one not in ("key", "data")])
+    with mock.patch.object(st, "session_state", {name: value}):
+        call[trigger]()
+    assert heard == told
+
+
+def test_wrappers_without_gestures_pass_on_what_they_show() -> None:
+    for name, given, expected in (
+        ("maps", (b"m", "my-key"), {"key": "my-key", "data": b"m"}), ("shuffle", (b"s", "my-key"), {"key": "my-key", "data": b"s"}),
+        ("plain", ({"look": "note"}, "my-key"), {"key": "my-key", "data": {"look": "note"}}),
+        ("live", ("token", "/live", True), {"key": "live", "data": {"token": "token", "path": "/live", "open": True}}),
+    ):  # fmt: skip
+        CALLS.clear()
+        wrapper(name)[name](*given)
+        assert [expected] == CALLS
+    assert rows("note", ("a", "b"), ("c", "d")) == {"look": "note", "rows": [["a", "b"], ["c", "d"]]}
+
+
+def test_what_is_shown_is_stamped_with_its_key_and_edition() -> None:
+    assert stamped({"a": 1}, "k", (3, 4)) == {"a": 1, "key": "k", "edition": (3, 4)}
+    data = stamped(b"xyz", "ж", (3, 4))
+    assert data == b"xyz" + "ж".encode() + struct.pack("<III", 2, 3, 4)

@@ -1,0 +1,379 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The component `maps` by itself: every cell, bar, scale and tip against the numbers it holds."""
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from stage import (
+    ACCENT,
+    HATCH,
+    INK,
+    LINE,
+    PAPER,
+    QUIET,
+    RATIO,
+    Stage,
+    alike,
+    stage,
+    stage_page,
+    weight_colour,
+)  # fmt: skip
+
+from viz_app.drawing.payload import pack
+
+ROWS, COLS = 5, 7
+LEFT, TOP, RIGHT, BOTTOM = 76, 74, 24, 44
+
+
+def brief(value: float) -> str:
+    if value == 0:
+        return "0"
+    if 0.01 <= abs(value) < 1000:
+        return f"{float(f'{value:.3g}'):g}"
+    head, power = f"{value:.1e}".split("e")
+    return f"{head}e{int(power):+d}"
+
+
+def maps_payload(bars: bool = True, **changes: Any) -> tuple[bytes, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(11)
+    arrays = {
+        "map0": rng.uniform(0.001, 2.5, (ROWS, COLS)).astype(np.float32),
+        "map1": rng.uniform(0, 0.8, (ROWS, COLS)).astype(np.float32),
+        "bars": np.array([0.02, 0.5, 1.0, 0.25, 0.0], np.float32),
+    }  # fmt: skip
+    arrays["map0"][1, 4] = 0
+    arrays["map0"][2, 2] = 0.0004  # under the least of the scale
+    arrays["map1"][3, 1] = 0
+    maps = [
+        {"title": "One", "note": "Note of one", "array": "map0", "log": True, "least": 0.0025, "largest": 2.5,
+         "none": "it cannot reach", "says": "log scale; hatched = 0"},
+        {"title": "Two", "note": "Note of two", "array": "map1", "log": False, "least": 0.0, "largest": 0.8, "none": "",
+         "says": "linear scale"},
+    ]  # fmt: skip
+    header = {
+        "title": "What reaches what", "file": "reach", "rowAxis": "output y", "colAxis": "input x",
+        "rows": [[f"r{i}", f"said of r{i}" if i == 2 else "", False] for i in range(ROWS)],
+        "cols": [[f"c{i}", "", False] for i in range(COLS)],
+        "maps": maps,
+    }  # fmt: skip
+    if bars:
+        header["bars"] = {
+            "title": "Apart",
+            "array": "bars",
+            "bars": True,
+            "largest": 1.0,
+            "none": "",
+            "says": "bits",
+            "note": "How far apart.",
+        }
+    return pack(header | changes, **arrays), arrays
+
+
+def maps_shown(stage: Stage, width: int = 1200, **how: Any) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    data, arrays = maps_payload(**how)
+    stage.mount("maps", width).show(data)
+    return {name: float(stage.data(".maps")[name]) for name in ("left", "top", "side", "tall")}, arrays
+
+
+def to(stage: Stage, at: dict[str, float], n: int, row: float, col: float) -> None:
+    stage.move(".cells", LEFT + (col + 0.5) * at["side"], TOP + (row + 0.5) * at["tall"], n)
+
+
+def colour_of(value: float, n: int) -> str:
+    share = math.log(max(value, 0.0025) / 0.0025) / math.log(1000) if n == 0 else value / 0.8
+    return weight_colour(min(1.0, max(0.0, share)))
+
+
+def test_each_map_shows_its_own_numbers_on_its_own_scale(stage: Stage) -> None:
+    at, arrays = maps_shown(stage)
+    assert (at["left"], at["top"]) == (LEFT, TOP)
+    for n in (0, 1):
+        pixels, values = stage.pixels(".cells", n), arrays[f"map{n}"]
+        for r in range(ROWS):
+            for c in range(COLS):
+                x, y = LEFT + c * at["side"], TOP + r * at["tall"]
+                seen = pixels.within(x + 2, y + 2, at["side"] - 4, at["tall"] - 4)
+                if n == 0 and values[r, c] == 0:
+                    assert len(seen) > 1
+                    assert PAPER in seen
+                else:
+                    assert alike(seen.pop(), colour_of(float(values[r, c]), n)), (n, r, c)
+                    assert not seen
+        (frame,) = [one for one in stage.drawn(".cells", "frame", n) if one["h"] > 9]
+        assert [frame[k] for k in "xy"] == [LEFT, TOP]
+        assert (frame["w"], frame["h"]) == pytest.approx((COLS * at["side"], ROWS * at["tall"]))
+        assert frame["colour"] == LINE
+    (hatch,) = stage.drawn(".cells", "path", 0)
+    assert hatch["colour"] == HATCH
+    assert hatch["line"] == pytest.approx(0.7)
+    assert (hatch["clip"]["x"], hatch["clip"]["y"]) == pytest.approx((LEFT + 4 * at["side"], TOP + at["tall"]), abs=0.3)
+    assert (hatch["clip"]["w"], hatch["clip"]["h"]) == pytest.approx((at["side"], at["tall"]), abs=0.6)
+    for x, y, x2, y2 in hatch["lines"]:
+        assert (x + y) % 6 == pytest.approx(0, abs=0.01) or (x + y) % 6 == pytest.approx(6, abs=0.01)
+        assert x + y == pytest.approx(x2 + y2)
+        assert y2 - y == pytest.approx(hatch["clip"]["h"])
+    assert len(hatch["lines"]) >= (at["side"] + at["tall"]) / 6
+    assert not stage.drawn(".cells", "path", 1)
+
+
+def test_cells_are_as_large_as_the_room_allows(stage: Stage) -> None:
+    at, _ = maps_shown(stage)
+    wide = round(min(stage.box("figure", n)["width"] for n in range(3)))
+    assert at["side"] == min(30, (wide - LEFT - RIGHT) / COLS)
+    assert at["tall"] == at["side"]
+    for n in range(3):
+        assert (stage.box(".cells", n)["width"], stage.box(".cells", n)["height"]) == (wide, TOP + ROWS * at["tall"] + BOTTOM)
+    names = [[f"r{i}", "", False] for i in range(71)]
+    stage.mount("maps", 500).show(pack({**_header(), "rows": names, "cols": names}, map0=np.ones((71, 71), np.float32)))
+    side, tall = (float(stage.data(".maps")[k]) for k in ("side", "tall"))
+    wide = round(stage.box("figure")["width"])
+    assert side == pytest.approx((wide - LEFT - RIGHT) / 71)
+    assert tall == pytest.approx(430 / 71)
+    for align in ("right", "left"):  # every n-th is named
+        shown = [
+            int(one["text"][1:])
+            for one in stage.drawn(".cells", "text")
+            if one["align"] == align and re.fullmatch(r"r\d+", one["text"])
+        ]
+        step = shown[1]
+        assert shown == list(range(0, 71, step))
+        assert step == math.ceil(9 / (tall if align == "right" else side))
+    stage.mount("maps", 420).show(pack({**_header(), "rows": names[:4], "cols": names[:50]}, map0=np.ones((4, 50), np.float32)))
+    assert float(stage.data(".maps")["side"]) < 14
+    assert float(stage.data(".maps")["tall"]) == 14
+
+
+def _header() -> dict[str, Any]:
+    one = {"title": "One", "note": "", "array": "map0", "log": False, "least": 0.0, "largest": 1.0, "none": "", "says": ""}
+    return {"title": "t", "file": "f", "rowAxis": "r", "colAxis": "c", "maps": [one]}
+
+
+def test_rows_and_columns_are_named_and_so_are_the_axes(stage: Stage) -> None:
+    at, _ = maps_shown(stage)
+    for n in range(3):
+        texts = stage.written(".cells", n)
+        for r in range(ROWS):
+            one = texts[f"r{r}"]
+            assert (one["align"], one["baseline"], one["colour"], one["angle"]) == ("right", "middle", INK, 0)
+            assert one["x"] == LEFT - 5
+            assert one["y"] == pytest.approx(TOP + (r + 0.5) * at["tall"])
+        if n == 2:
+            assert "c0" not in texts
+            continue
+        for c in range(COLS):
+            one = texts[f"c{c}"]
+            assert (one["align"], one["colour"]) == ("left", INK)
+            assert -1.2 < one["angle"] < -0.7
+            assert LEFT + (c + 0.4) * at["side"] < one["x"] < LEFT + (c + 0.7) * at["side"]
+            assert TOP - 8 < one["y"] < TOP
+        down, along = texts["output y ↓"], texts["input x →"]
+        assert (down["colour"], along["colour"], down["align"]) == (QUIET, QUIET, "left")
+        assert down["y"] < along["y"] < TOP
+        assert down["x"] == along["x"] == 0
+    assert stage.text(".title") == "What reaches what"
+    assert stage.texts("figcaption b") == ["One", "Two", "Apart"]
+    assert stage.texts("figcaption span") == ["Note of one", "Note of two", "How far apart."]
+    assert stage.attrs(".cells", "aria-label") == ["One. Note of one", "Two. Note of two", "Apart. How far apart."]
+    long = [["x" * 70, "", False]] * ROWS
+    maps_shown(stage, rows=long)
+    (name, *_) = [one for one in stage.drawn(".cells", "text") if "…" in one["text"]]
+    assert LEFT - 12 - 12 < name["wide"] <= LEFT - 12
+
+
+def test_each_scale_says_its_ends_and_its_unit(stage: Stage) -> None:
+    at, _ = maps_shown(stage)
+    y = TOP + ROWS * at["tall"] + 12
+    for n, (least, most, says) in enumerate((("≤ 0.0025", "2.5", "log scale; hatched = 0"), ("0", "0.8", "linear scale"))):
+        least = least if n else f"≤ {brief(0.0025)}"
+        texts = stage.written(".cells", n)
+        steps = [one for one in stage.drawn(".cells", "rect", n) if one["y"] == pytest.approx(y) and one["h"] == pytest.approx(9)]
+        assert len(steps) == 96
+        assert [one["x"] for one in steps] == [LEFT + i for i in range(96)]
+        for i in (0, 31, 64, 95):
+            assert alike(steps[i]["colour"], weight_colour(i / 95))
+        (frame,) = [one for one in stage.drawn(".cells", "frame", n) if one["h"] == 9]
+        assert (frame["x"], frame["y"], frame["w"], frame["colour"]) == (LEFT, pytest.approx(y), 96, LINE)
+        assert (texts[least]["align"], texts[least]["colour"]) == ("right", INK)
+        assert texts[least]["x"] == LEFT - 4
+        assert (texts[most]["align"], texts[most]["colour"]) == ("left", INK)
+        assert texts[most]["x"] == LEFT + 96 + 4
+        assert texts[least]["y"] == texts[most]["y"] == pytest.approx(y + 5)
+        assert texts[says]["colour"] == QUIET
+        assert texts[says]["y"] == pytest.approx(y + 24)
+        assert texts[says]["x"] == 0
+
+
+@pytest.mark.parametrize("value", [0.0101, 0.00999, 999.4, 1234.5, 12.345, 0.5, 7e-12])
+def test_a_scales_end_is_short(stage: Stage, value: float) -> None:
+    one = {**_header()["maps"][0], "largest": value}
+    names = [["a", "", False]]
+    stage.mount("maps", 500).show(
+        pack({**_header(), "maps": [one], "rows": names, "cols": names}, map0=np.ones((1, 1), np.float32))
+    )
+    assert brief(value) in stage.written(".cells")
+
+
+def test_bars_are_as_long_as_their_numbers(stage: Stage) -> None:
+    at, arrays = maps_shown(stage)
+    width = stage.box(".cells", 2)["width"]
+    room = width - LEFT - RIGHT - 30
+    bars = [one for one in stage.drawn(".cells", "rect", 2) if one["colour"] == ACCENT]
+    texts = stage.written(".cells", 2)
+    for r, (bar, value) in enumerate(zip(bars, arrays["bars"], strict=True)):
+        assert (bar["x"], bar["w"]) == (LEFT, pytest.approx(max(0.5, room * float(value)), abs=0.01))
+        assert (bar["y"], bar["h"]) == (pytest.approx(TOP + r * at["tall"] + 1), pytest.approx(at["tall"] - 2))
+        said = [
+            one
+            for one in stage.drawn(".cells", "text", 2)
+            if one["y"] == pytest.approx(TOP + (r + 0.5) * at["tall"]) and one["align"] == "left"
+        ]
+        assert [one["text"] for one in said] == [brief(float(value))]
+        assert said[0]["x"] == pytest.approx(LEFT + room * float(value) + 4)
+        assert said[0]["colour"] == INK
+    (frame,) = stage.drawn(".cells", "frame", 2)
+    assert [frame[k] for k in "xywh"] == pytest.approx([LEFT, TOP, room, ROWS * at["tall"]])
+    assert frame["colour"] == LINE
+    foot = TOP + ROWS * at["tall"] + 17
+    ends = [one for one in stage.drawn(".cells", "text", 2) if one["y"] == pytest.approx(foot)]
+    assert [(one["text"], one["x"], one["align"], one["colour"]) for one in ends] == [
+        ("0", LEFT, "left", QUIET), ("1 bits", pytest.approx(LEFT + room), "right", QUIET),
+    ]  # fmt: skip
+    assert "1 bits" in texts
+
+
+def test_narrow_bars_have_no_numbers(stage: Stage) -> None:
+    names = [[f"r{i}", "", False] for i in range(41)]
+    bars = {"title": "Apart", "array": "bars", "bars": True, "largest": 1.0, "none": "", "says": "bits", "note": ""}
+    stage.mount("maps", 900).show(
+        pack(
+            {**_header(), "rows": names, "cols": names[:2], "bars": bars},
+            map0=np.ones((41, 2), np.float32),
+            bars=np.full(41, 0.37, np.float32),
+        )
+    )
+    assert float(stage.data(".maps")["tall"]) < 11
+    assert "0.37" not in stage.written(".cells", 1)
+
+
+def test_pointing_names_the_cell_in_all_maps(stage: Stage) -> None:
+    at, arrays = maps_shown(stage)
+    for n, r, c, where in (
+        (0, 2, 3, "output y: 3 r2 (said of r2), input x: 4 c3"),
+        (1, 4, 6, "output y: 5 r4, input x: 7 c6"),
+        (0, 1, 4, "output y: 2 r1, input x: 5 c4"),
+    ):
+        to(stage, at, n, r, c)
+        assert stage.text(".tip .where") == where
+        assert not stage.hidden(".tip")
+        cells = stage.texts(".tip td")
+        assert cells[::2] == ["One", "Two", "Apart"]
+        for text, array in zip(cells[1::2], ("map0", "map1", "bars"), strict=True):
+            value = arrays[array][r] if array == "bars" else arrays[array][r, c]
+            if array == "map0" and value == 0:
+                assert text == "0: it cannot reach"
+            else:
+                assert np.float32(text) == value
+        assert stage.attrs(".tip tr", "class") == ["on" if i == n else None for i in range(3)]
+        tip = stage.data(".tip")
+        assert (tip["row"], tip["col"]) == (str(r), str(c))
+        assert np.float32(tip["value"]) == arrays[f"map{n}"][r, c]
+        for other in range(3):
+            frames = stage.drawn(".marks", "frame", other)
+            x, y = LEFT + c * at["side"], TOP + r * at["tall"]
+            expected = [(LEFT, y, COLS * at["side"], at["tall"], 0.6)]
+            if other < 2:
+                expected += [(x, TOP, at["side"], ROWS * at["tall"], 0.6), (x, y, at["side"], at["tall"], 1.8)]
+            assert [tuple(one[k] for k in ("x", "y", "w", "h", "line")) for one in frames] == [pytest.approx(e) for e in expected]
+            assert {one["colour"] for one in frames} == {INK}
+    to(stage, at, 2, 3, 1)  # a bar has no column
+    assert stage.text(".tip .where") == "output y: 4 r3"
+    assert stage.texts(".tip td")[0] == "Apart"
+    assert len(stage.texts(".tip td")) == 2
+    assert np.float32(stage.texts(".tip td")[1]) == arrays["bars"][3]
+    assert stage.data(".tip")["col"] == ""
+    assert [len(stage.drawn(".marks", "frame", n)) for n in range(3)] == [1, 1, 1]
+    box = stage.box(".maps")
+    assert stage.box(".tip")["right"] <= box["right"] + 0.5
+    for r, c in ((-0.53, 1), (ROWS - 0.47, 1), (1, -0.53), (1, COLS - 0.47)):
+        to(stage, at, 0, r, c)
+        assert stage.hidden(".tip")
+        assert not stage.drawn(".marks", "", 0)
+    to(stage, at, 0, ROWS - 0.6, COLS - 0.6)
+    assert stage.data(".tip")["row"] == str(ROWS - 1)
+    to(stage, at, 0, -0.45, -0.45)
+    assert (stage.data(".tip")["row"], stage.data(".tip")["col"]) == ("0", "0")
+    stage.away()
+    assert stage.hidden(".tip")
+
+
+def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
+    at, _ = maps_shown(stage)
+    for n in range(3):
+        pixels = stage.pixels(".cells", n)
+        wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
+        assert {pixels.at(0.5, 0.5), pixels.at(wide, 0.5), pixels.at(0.5, tall), pixels.at(wide, tall)} == {PAPER}
+    to(stage, at, 0, 1, 1)
+    stage.show(maps_payload()[0])  # a new picture has no tip of the old one
+    assert stage.hidden(".tip")
+
+
+def test_the_tip_stands_beside_the_pointer(stage: Stage) -> None:
+    at, _ = maps_shown(stage)
+    to(stage, at, 0, 1, 1)
+    root, cells, tip = stage.box(".maps"), stage.box(".cells"), stage.box(".tip")
+    assert tip["left"] - cells["left"] == pytest.approx(LEFT + 1.5 * at["side"] + 16, abs=1)
+    assert tip["top"] - cells["top"] == pytest.approx(TOP + 1.5 * at["tall"] + 18, abs=1)
+    assert root["left"] <= tip["left"]
+
+
+def test_fewer_maps_leave_nothing_behind_and_another_width_is_drawn_anew(stage: Stage) -> None:
+    maps_shown(stage)
+    stage.show(maps_payload(bars=False)[0])
+    assert stage.texts("figcaption b") == ["One", "Two"]
+    assert int(stage.data(".maps")["painted"]) == 2
+    assert stage.data(".maps")["rows"] == str(ROWS)
+    stage.page.evaluate("stage.host.style.width = '640px'")
+    stage.frames()
+    assert stage.box(".cells")["width"] == round(min(stage.box("figure", n)["width"] for n in range(2)))
+
+
+def test_the_maps_as_a_file(stage: Stage) -> None:
+    note = "A note so long that it needs more than a line of its picture, and is broken between words."
+    first = {
+        "title": "One",
+        "note": note,
+        "array": "map0",
+        "log": False,
+        "least": 0.0,
+        "largest": 2.5,
+        "none": "",
+        "says": "linear",
+    }
+    data, _ = maps_payload()
+    stage.mount("maps", 1200).show(stage.change(data, maps=[first, first]))
+    name, picture, drawn = stage.saved_picture()
+    (whole,) = [one["of"] for one in drawn if one["op"] == "copy"]
+    said = [[one["text"], one["x"], one["y"], one["font"], one["colour"]] for one in whole if one["op"] == "text"]
+    assert name == "reach.png"
+    assert [one["text"] for one in drawn if one["op"] == "text"] == ["What reaches what"]
+    place = stage.box(".pictures")
+    titles = [one for one in said if one[0] in ("One", "Apart")]
+    for n, (one, word) in enumerate(zip(titles, ("One", "One", "Apart"), strict=True)):
+        figure = stage.box("figure", n)
+        assert one[0] == word
+        assert one[1:3] == [pytest.approx(figure["left"] - place["left"]), pytest.approx(figure["top"] - place["top"] + 2)]
+        assert one[3] == "600 14px sans-serif"
+        assert one[4] == INK
+    lines = [one for one in said if one[1] == titles[0][1] and "11.5px" in one[3]]
+    assert " ".join(one[0] for one in lines) == note
+    assert len(lines) > 1
+    assert np.diff([one[2] for one in lines]) == pytest.approx([15] * (len(lines) - 1))
+    assert lines[0][2] == pytest.approx(titles[0][2] + 20)
+    for n in range(3):
+        box, canvas = stage.box(".cells", n), stage.pixels(".cells", n)
+        for x, y in ((LEFT + 40, TOP + 35), (LEFT + 20, TOP + 80)):
+            seen = picture.within(box["left"] - place["left"] + x - 0.5, box["top"] - place["top"] + y + 30 - 0.5, 1.5, 1.5)
+            assert any(alike(canvas.at(x, y), one, 8) for one in seen)

@@ -1,0 +1,651 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The component `mask_painter` by itself: what is blocked and why, what a stroke paints, and before, after, difference."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from stage import (
+    HATCH,
+    HEADS,
+    INK,
+    LINE,
+    ORANGE,
+    PAPER,
+    QUIET,
+    RATIO,
+    Stage,
+    alike,
+    hex_of,
+    near,
+    signed_colour,
+    stage,
+    stage_page,
+    weight_colour,
+)  # fmt: skip
+
+from viz_app.drawing.payload import pack
+
+ROWS, COLS = 5, 7
+BOARD, MARKS = ".painting .cells", ".painting .marks"
+TINT = weight_colour(57 / 254)
+LAYERS = [{"name": "padding", "reason": "nothing stands there"}, {"name": "look-ahead", "reason": ""}]
+DRAWN = {"name": "drawn", "reason": "forbidden by you"}
+QUERIES, KEYS = ([[f"{side}{i}", "", i == n - 1] for i in range(n)] for side, n in (("q", ROWS), ("k", COLS)))
+NAMES = ("before", "after", "difference")
+
+
+def payload(painted: list | None = None, _arrays: dict | None = None, **changes: Any) -> tuple[bytes, dict, dict]:
+    rng = np.random.default_rng(9)
+    base = np.zeros((ROWS, COLS), np.uint8)
+    base[:, 6], base[1, 4] = 1, 2
+    base[0, 3:] |= 2
+    before, after = (rng.dirichlet(np.full(COLS, 0.5), ROWS).astype(np.float32) for _ in range(2))
+    blocked_before, blocked_after = np.zeros((ROWS, COLS), np.uint8), np.zeros((ROWS, COLS), np.uint8)
+    blocked_before[0, 5], blocked_after[0, 5], blocked_before[2, 1], blocked_after[4, 2] = 1, 1, 1, 1
+    strip = np.concatenate(
+        [
+            (rng.random(ROWS * COLS) > 0.4).astype(np.uint8),
+            (rng.random(ROWS * COLS) > 0.4).astype(np.uint8),
+            (rng.random(9) > 0.4).astype(np.uint8),
+        ]
+    )
+    arrays = {
+        "base": base, "strip": strip, "before": before, "after": after, "difference": after - before,
+        "blockedBefore": blocked_before,
+        "blockedAfter": blocked_after, "logBefore": np.array([-0.5, -2.25, 0.0], np.float32),
+        "logAfter": np.array([-4.5, -0.0004, -1.0], np.float32),
+    } | (_arrays or {})  # fmt: skip
+    header = {
+        "kind": "cross", "painted": painted or [], "title": "Which mask this is", "queries": QUERIES, "keys": KEYS,
+        "queryAxis": "who reads", "keyAxis": "what is read", "layers": LAYERS, "drawn": DRAWN, "story": ["First.", "Then."],
+        "strip": [
+            {"kind": "encoder_self", "title": "Encoder", "rows": 3, "cols": 3, "pictures": [
+                {"name": "all", "offset": 70, "blocked": 4, "cells": 9}]},
+            {"kind": "cross", "title": "Cross", "rows": ROWS, "cols": COLS, "pictures": [
+                {"name": "padding", "offset": 0, "blocked": 5, "cells": 35},
+                {"name": "all together", "offset": 35, "blocked": 11, "cells": 35}]},
+        ],
+        "effect": {
+            "title": "Which head this is", "site": "decoder.layers.0.cross_attn", "head": 4, "kind": "cross",
+            "file": "a-head", "queries": QUERIES, "keys": KEYS,
+            "queryAxis": "who reads", "keyAxis": "what is read", "scale": 0.5,
+            "labels": [["a", "", False], ["b", "", False], ["[end]", "", True]],
+            "outputs": ["old", "new"], "sums": [-2.75, -5.5004],
+        },
+    } | changes  # fmt: skip
+    return pack(header, **arrays), header, arrays
+
+
+def shown(stage: Stage, width: int = 1240, **how: Any) -> tuple[dict, dict]:
+    data, header, arrays = payload(**how)
+    stage.mount("mask_painter", width).show(data)
+    return header, arrays
+
+
+def grid(stage: Stage, n: int | None = None) -> dict[str, float]:
+    """Where the cells of the board to paint on, or of a panel of the effect, begin and how large they are."""
+    view = "view.brush.board" if n is None else f"view.effect.panels[{n}].board"
+    return stage.js(
+        f"(root) => {{ const {{ left, top, wide, tall }} = root.querySelector('.masks').{view}; return {{ left, top, "
+        f"wide, tall }}; }}"
+    )
+
+
+def at(stage: Stage, query: float, key: float) -> tuple[float, float]:
+    cells = grid(stage)
+    return cells["left"] + (key + 0.5) * cells["wide"], cells["top"] + (query + 0.5) * cells["tall"]
+
+
+def at_panel(stage: Stage, n: int, query: float, key: float) -> tuple[float, float]:
+    cells = grid(stage, n)
+    return cells["left"] + (key + 0.5) * cells["wide"], cells["top"] + (query + 0.5) * cells["tall"]
+
+
+def open_cells(stage: Stage) -> np.ndarray:
+    """Which cells of the board are tinted; the others have to be hatched."""
+    cells, pixels = grid(stage), stage.pixels(BOARD)
+    found = np.zeros((ROWS, COLS), bool)
+    for q in range(ROWS):
+        for k in range(COLS):
+            x, y = cells["left"] + k * cells["wide"], cells["top"] + q * cells["tall"]
+            corner = pixels.within(x + 3, y + 3, 7, 5)
+            assert corner == {PAPER, HATCH} or (len(corner) == 1 and alike(*corner, TINT)), (q, k, corner)
+            found[q, k] = corner != {PAPER, HATCH}
+    return found
+
+
+# --- the board
+
+
+def test_open_cells_are_tinted_and_blocked_ones_hatched(stage: Stage) -> None:
+    _, arrays = shown(stage)
+    assert (open_cells(stage) == (arrays["base"] == 0)).all()
+    cells, texts = grid(stage), stage.drawn(BOARD, "text")
+    signs = [one for one in texts if one["text"] in ("0", "−∞")]
+    assert [one["text"] for one in signs] == ["0" if v == 0 else "−∞" for v in arrays["base"].ravel()]
+    for i, one in enumerate(signs):
+        q, k = divmod(i, COLS)
+        assert (one["x"], one["y"]) == pytest.approx(
+            (cells["left"] + (k + 0.5) * cells["wide"], cells["top"] + (q + 0.5) * cells["tall"] + 0.5)
+        )
+        assert (one["align"], one["colour"], one["font"]) == ("center", INK, "11px sans-serif")
+    assert stage.text(".painting .title") == "Which mask this is"
+    assert stage.text(".painting .legend") == (
+        "Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by you. A token paints "
+        "its whole row or column."
+    )
+    assert stage.attr(BOARD, "aria-label") == "Which mask this is. Arrow keys move, Space forbids or allows a cell."
+    data = stage.data(".masks")
+    assert [data[name] for name in ("kind", "site", "head", "before", "after", "wrote")] == [
+        "cross", "decoder.layers.0.cross_attn", "4", "-2.75", "-5.5004", "new",
+    ]  # fmt: skip
+    assert {name: float(data[name]) for name in cells} == pytest.approx(cells)
+    assert stage.texts(".story p") == ["First.", "Then."]
+
+
+def test_the_board_names_its_tokens_and_axes(stage: Stage) -> None:
+    shown(stage)
+    cells, texts = grid(stage), stage.written(BOARD)
+    for i in range(ROWS):
+        one = texts[f"q{i}"]
+        assert one["align"] == "right"
+        assert one["y"] == pytest.approx(cells["top"] + (i + 0.5) * cells["tall"])
+        assert one["x"] == pytest.approx(cells["left"] - 6)
+        assert one["colour"] == (QUIET if i == ROWS - 1 else INK)
+        assert one["font"] == texts[f"k{i}"]["font"] == "12px sans-serif"
+    for i in range(COLS):
+        one = texts[f"k{i}"]
+        assert one["x"] == pytest.approx(cells["left"] + (i + 0.5) * cells["wide"])
+        assert one["y"] < cells["top"]
+    along, down = texts["what is read →"], texts["← who reads"]
+    assert along["angle"] == 0
+    assert down["angle"] == pytest.approx(-np.pi / 2)
+    assert {along["colour"], down["colour"]} == {QUIET}
+    assert along["y"] < 12
+    assert down["x"] < 12
+    assert down["y"] == pytest.approx(cells["top"] + down["wide"])
+    (rules,) = stage.drawn(BOARD, "path")
+    assert sorted(y for x, y, x2, y2 in rules["lines"] if y == y2) == pytest.approx(
+        [cells["top"] + i * cells["tall"] for i in range(ROWS + 1)]
+    )
+    assert sorted(x for x, y, x2, y2 in rules["lines"] if x == x2) == pytest.approx(
+        [cells["left"] + i * cells["wide"] for i in range(COLS + 1)]
+    )
+    assert near((y for x, y, x2, y2 in rules["lines"] if x == x2), cells["top"])
+    assert near((x for x, y, x2, y2 in rules["lines"] if y == y2), cells["left"])
+    assert rules["colour"] == LINE
+    assert cells["wide"] == cells["tall"] == 40
+
+
+def test_the_strip_shows_every_mask_as_its_layers_and_their_union(stage: Stage) -> None:
+    header, arrays = shown(stage)
+    assert stage.texts(".group .name") == ["Encoder", "Cross"]
+    assert stage.attrs(".group", "aria-pressed") == ["false", "true"]
+    assert stage.attrs(".group", "data-kind") == [
+        "encoder_self",
+        "cross",
+    ]
+    assert stage.texts(".caption") == ["all", "padding", "all together"]
+    assert stage.texts(".group .sign") == ["="]
+    assert stage.attrs(".picture", "title") == [
+        "all: 4 of 9 cells blocked",
+        "padding: 5 of 35 cells blocked",
+        "all together: 11 of 35 cells blocked",
+    ]
+    assert stage.attrs(".picture", "data-blocked") == ["4", "5", "11"]
+    assert ["whole" in one for one in stage.attrs(".picture", "class")] == [True, False, True]
+    for n, (offset, rows, cols) in enumerate(((70, 3, 3), (0, ROWS, COLS), (35, ROWS, COLS))):
+        pixels, side = stage.pixels(".picture canvas", n), 56 / max(rows, cols)
+        assert (pixels.wide, pixels.tall) == (round(cols * side * RATIO), round(rows * side * RATIO))
+        for i, allowed in enumerate(arrays["strip"][offset : offset + rows * cols]):
+            r, c = divmod(i, cols)
+            seen = pixels.within(c * side + 1, r * side + 1, side - 2, side - 2)
+            assert (len(seen) == 1 and alike(*seen, TINT)) if allowed else seen == {PAPER, HATCH}
+            row = [pixels.at(c * side + j / RATIO, r * side + 2) == HATCH for j in range(16)]
+            assert sum(row) == (0 if allowed else 2)  # every eighth device pixel
+    stage.click(".group", 5, 5, 0)
+    assert stage.sent == [["kind", {"kind": "encoder_self"}]]
+    assert stage.keeps_the_keyboard(".group", payload()[0])
+    three = [{**header["strip"][1], "pictures": [header["strip"][1]["pictures"][0]] * 2 + [header["strip"][1]["pictures"][1]]}]
+    stage.show(payload(strip=three)[0])
+    assert stage.texts(".group .sign") == ["∧", "="]
+    assert stage.texts(".caption") == ["padding", "padding", "all together"]
+    assert stage.texts(".group .name") == ["Cross"]
+    stage.click(".group", 5, 5, 0)
+    assert stage.sent[-1] == ["kind", {"kind": "cross"}]
+
+
+def test_pointing_at_a_cell_says_why_it_is_open_or_blocked(stage: Stage) -> None:
+    shown(stage, painted=[[2, 2, 0], [0, 4, 1], [3, 6, 0]])
+    for q, k, said, why, last in (
+        (2, 3, "q2 may read k3.", ["no layer blocks it"], "True, adds 0 to its score"),
+        (1, 4, "q1 may not read k4 (look-ahead).", ["look-ahead"], "False, adds −∞ to its score"),
+        (0, 6, "q0 may not read k6 (padding: "
+        "nothing stands there; look-ahead).", ["padding: nothing stands there", "look-ahead"], "False, adds −∞ to its score"),
+        (2, 2, "q2 may not read k2 (drawn: forbidden by you).", ["drawn: forbidden by you"], "False, adds −∞ to its score"),
+        (0, 4, "q0 may read k4 (allowed by "
+        "hand, whatever the other layers say).", ["allowed by hand, whatever the other layers say"], "True, adds 0 to its score"),
+        (3, 6, "q3 may not read k6 (padding: nothing "
+        "stands there; drawn: forbidden by you).", ["padding: nothing stands there", "drawn: forbidden by you"],
+         "False, adds −∞ to its score"),
+    ):  # fmt: skip
+        stage.move(BOARD, *at(stage, q, k))
+        assert stage.text(".said") == said
+        assert stage.texts(".said .token") == [f"q{q}", f"k{k}"]
+        assert not stage.hidden(".tip")
+        verb = " may read " if "may read" in said else " may not read "
+        assert stage.text(".tip .pair") == f"q{q}{verb}k{k}"
+        assert stage.texts(".tip .why div") == [*why, last]
+        (frame,) = [one for one in stage.drawn(MARKS, "frame") if one["colour"] == INK]
+        cells = grid(stage)
+        assert [frame[n] for n in "xywh"] == pytest.approx([cells["left"] + k * 40 - 1, cells["top"] + q * 40 - 1, 42, 42])
+    row = stage.js(
+        "(root) => [...root.querySelectorAll('.forms tr')].map((tr) => [...tr.children].map((e) => [e.textContent, e.className]))"
+    )
+    allowed = [k != 6 for k in range(COLS)]
+    assert [one[0] for one in row[0]] == ["boolean", *("True" if a else "False" for a in allowed)]
+    assert [one[0] for one in row[1]] == ["additive", *("0" if a else "−∞" for a in allowed)]
+    assert [i for i, one in enumerate(row[1]) if one[1] == "on"] == [7]
+    stage.away()
+    assert stage.hidden(".tip")
+    assert stage.text(".said") == "Point at a cell to read why it is open or blocked; click or drag to change it."
+    assert not stage.texts(".forms td")
+
+
+def test_the_tip_stands_beside_the_pointer_and_within_the_page(stage: Stage) -> None:
+    shown(stage)
+    for move in (
+        lambda: stage.move(BOARD, *at(stage, 2, 3)),
+        lambda: stage.move(BOARD, *at(stage, 4, 0)),
+        lambda: stage.move(".panel.difference .cells", *at_panel(stage, 2, 4, 6)),
+    ):
+        stage.js("(root) => root.addEventListener('pointermove', (e) => { root.at = [e.clientX, e.clientY]; })")
+        move()
+        x, y = stage.js("(root) => root.at")
+        tip, root = stage.box(".tip"), stage.box(".masks")
+        assert tip["top"] == pytest.approx(y + 18, abs=1)
+        assert tip["left"] == pytest.approx(min(x + 16, root["right"] - tip["width"]), abs=1)
+
+
+def test_pointing_at_a_token_frames_its_row_or_column(stage: Stage) -> None:
+    shown(stage)
+    cells = grid(stage)
+    stage.move(BOARD, cells["left"] - 8, at(stage, 2, 0)[1])
+    assert stage.text(".said") == "The row of q2"
+    assert stage.hidden(".tip")
+    assert len(stage.texts(".forms tr")) == 2
+    (frame,) = stage.drawn(MARKS, "frame")
+    assert [frame[n] for n in "xywh"] == pytest.approx([cells["left"] - 1, cells["top"] + 2 * 40 - 1, COLS * 40 + 2, 42])
+    stage.move(BOARD, at(stage, 0, 4)[0], cells["top"] - 5)
+    (frame,) = stage.drawn(MARKS, "frame")
+    assert [frame[n] for n in "xywh"] == pytest.approx([cells["left"] + 4 * 40 - 1, cells["top"] - 1, 42, ROWS * 40 + 2])
+    assert (frame["colour"], frame["line"]) == (INK, 2)
+    for x, y in (
+        (2, 2),
+        (cells["left"] + COLS * 40 + 2, cells["top"] + 9),
+        (cells["left"] + 9, cells["top"] + ROWS * 40 + 2),
+        (at(stage, 0, 4)[0], 10),
+    ):
+        stage.move(BOARD, x, y)
+        assert not stage.drawn(MARKS)
+    stage.move(BOARD, cells["left"] + 1, cells["top"] + 1)
+    assert stage.text(".said").startswith("q0 may read k0")
+
+
+def test_painted_cells_have_a_frame_of_their_own(stage: Stage) -> None:
+    shown(stage, painted=[[2, 2, 0], [0, 4, 1], [9, 9, 0]])
+    cells, frames = grid(stage), stage.drawn(MARKS, "frame")
+    inset = frames[0]["line"] / 2 + 0.5
+    assert [[one[n] for n in "xywh"] for one in frames] == [
+        pytest.approx([cells["left"] + k * 40 + inset, cells["top"] + q * 40 + inset, 40 - 2 * inset, 40 - 2 * inset])
+        for q, k in ((2, 2), (0, 4))
+    ]  # fmt: skip
+    assert all(alike(one["colour"], ORANGE) for one in frames)
+    assert {one["line"] for one in frames} == {2}
+    expected = payload()[2]["base"] == 0
+    expected[2, 2], expected[0, 4] = False, True
+    assert (open_cells(stage) == expected).all()
+
+
+def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
+    shown(stage)
+    for canvas in (BOARD, *(f".panel.{name} .cells" for name in NAMES)):
+        pixels = stage.pixels(canvas)
+        wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
+        assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {PAPER}
+    stage.move(BOARD, *at(stage, 2, 3))
+    stage.show(payload()[0])  # a new picture has no tip of the old one
+    assert stage.hidden(".tip")
+
+
+# --- painting
+
+
+def test_a_click_turns_a_cell_and_a_second_turns_it_back(stage: Stage) -> None:
+    _, arrays = shown(stage)
+    expected = arrays["base"] == 0
+    for (q, k), cells in (((2, 3), [[2, 3, 0]]), ((0, 5), [[2, 3, 0], [0, 5, 1]]), ((2, 3), [[0, 5, 1]])):
+        stage.click(BOARD, *at(stage, q, k))
+        expected[q, k] = not expected[q, k]
+        assert stage.sent[-1] == ["paint", {"kind": "cross", "cells": cells}]
+        frames = [one for one in stage.drawn(MARKS, "frame") if alike(one["colour"], ORANGE)]
+        assert len(frames) == len(cells)  # at once, without another move
+        assert len(stage.drawn(MARKS, "frame")) == len(cells) + 1  # and the cell under the pointer
+        assert (open_cells(stage) == expected).all()
+    assert len(stage.sent) == 3
+
+
+def test_a_stroke_paints_all_cells_it_passes_as_its_first(stage: Stage) -> None:
+    _, arrays = shown(stage)
+    mouse, box = stage.page.mouse, stage.box(BOARD)
+    expected = arrays["base"] == 0
+
+    def to(q: float, k: float) -> None:
+        x, y = at(stage, q, k)
+        mouse.move(box["left"] + x, box["top"] + y)
+
+    to(1, 0)
+    mouse.down()
+    to(4, 3)  # a fast pointer skips cells
+    assert stage.sent == []
+    to(4, 5)
+    to(-1, 5)  # over the names nothing is painted
+    to(4, 4)
+    mouse.up()
+    painted = [(1, 0), (2, 1), (3, 2), (4, 3), (4, 4), (4, 5)]
+    ((name, stroke),) = stage.sent
+    assert name == "paint"
+    assert sorted(map(tuple, stroke["cells"])) == [(q, k, 0) for q, k in painted]
+    for place in painted:
+        expected[place] = False
+    assert (open_cells(stage) == expected).all()
+    to(3, 3)  # let go, it paints no more
+    assert (open_cells(stage) == expected).all()
+    to(0, 6)
+    mouse.down()
+    to(0, 3)
+    mouse.up()
+    assert sorted(c for c in map(tuple, stage.sent[-1][1]["cells"]) if c[0] == 0) == [(0, k, 1) for k in range(3, 7)]
+
+
+def test_a_steep_stroke_skips_no_row(stage: Stage) -> None:
+    shown(stage)
+    mouse, box = stage.page.mouse, stage.box(BOARD)
+    for (q, k), press in (((1, 2), mouse.down), ((4, 2), mouse.up)):
+        x, y = at(stage, q, k)
+        mouse.move(box["left"] + x, box["top"] + y)
+        press()
+    assert sorted(map(tuple, stage.sent[0][1]["cells"])) == [(q, 2, 0) for q in (1, 2, 3, 4)]
+
+
+def test_only_the_left_button_paints(stage: Stage) -> None:
+    shown(stage)
+    x, y = at(stage, 2, 3)
+    box = stage.box(BOARD)
+    stage.page.mouse.click(box["left"] + x, box["top"] + y, button="right")
+    stage.click(BOARD, 2, 2)
+    assert stage.sent == []
+
+
+def test_a_token_paints_its_whole_row_or_column(stage: Stage) -> None:
+    _, arrays = shown(stage)
+    cells, own = grid(stage), arrays["base"] == 0
+    expected = own.copy()
+    stage.click(BOARD, cells["left"] - 8, at(stage, 0, 0)[1])
+    expected[0] = False
+    assert (open_cells(stage) == expected).all()
+    assert sorted(map(tuple, stage.sent[-1][1]["cells"])) == [(0, k, 0) for k in range(3)]
+    stage.click(BOARD, at(stage, 0, 4)[0], cells["top"] - 5)
+    expected[:, 4] = False
+    assert (open_cells(stage) == expected).all()
+    assert sorted(c for c in map(tuple, stage.sent[-1][1]["cells"]) if c[1] == 4) == [(q, 4, 0) for q in (2, 3, 4)]
+    stage.click(BOARD, at(stage, 0, 4)[0], cells["top"] - 5)  # again: as it was
+    expected[:, 4] = [False, *own[1:, 4]]
+    assert (open_cells(stage) == expected).all()
+    stage.click(BOARD, cells["left"] - 8, at(stage, 0, 0)[1])
+    assert (open_cells(stage) == own).all()
+    assert stage.sent[-1][1]["cells"] == []
+
+
+def test_the_keyboard_paints_too(stage: Stage) -> None:
+    shown(stage)
+    stage.js("(root) => root.querySelector('.painting canvas.cells').focus()")
+    stage.press("ArrowRight")
+    assert stage.text(".said").startswith("q0 may read k0")  # the first key shows where one is
+    for key, place in (
+        ("ArrowRight", (0, 1)), ("ArrowDown", (1, 1)), ("ArrowDown", (2, 1)), ("ArrowLeft", (2, 0)), ("ArrowLeft", (2, 0)),
+        ("ArrowUp", (1, 0)),
+        *[("ArrowDown", (q, 0)) for q in (2, 3, 4, 4)], *[("ArrowRight", (4, k)) for k in (1, 2, 3, 4, 5, 6, 6)],
+    ):  # fmt: skip
+        stage.press(key)
+        assert re.match(r"(q\d) may (not )?read (k\d)", stage.text(".said")).group(1, 3) == (f"q{place[0]}", f"k{place[1]}")
+    stage.press(" ")
+    assert stage.sent == [["paint", {"kind": "cross", "cells": [[4, 6, 1]]}]]
+    stage.press("Enter", "x")
+    assert stage.sent[1:] == [["paint", {"kind": "cross", "cells": []}]]
+    stage.js("(root) => root.activeElement.blur()")
+    assert stage.text(".said").startswith("Point at a cell")
+    stage.js("(root) => root.querySelector('.painting canvas.cells').focus()")
+    stage.press(" ")
+    assert stage.sent[2:] == [["paint", {"kind": "cross", "cells": [[0, 0, 0]]}]]
+
+
+def test_other_keys_are_left_to_the_browser(stage: Stage) -> None:
+    shown(stage)
+    pressed = """(root, key) => {
+      const board = root.querySelector(".painting canvas.cells");
+      board.focus();
+      return board.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true, bubbles: true }));
+    }"""
+    for key in ("Tab", "a", "Escape", "Home"):
+        assert stage.js(pressed, key) is True
+        assert stage.text(".said").startswith("Point at a cell")
+    for key in ("ArrowRight", " ", "Enter"):
+        assert stage.js(pressed, key) is False  # or the page would scroll
+
+
+def test_an_older_answer_does_not_undo_a_stroke(stage: Stage) -> None:
+    _, arrays = shown(stage)
+    stage.click(BOARD, *at(stage, 2, 3))
+    stage.show(payload()[0])
+    assert not open_cells(stage)[2, 3]
+    stage.show(payload(painted=[[2, 3, 0]])[0])
+    stage.show(payload(painted=[[1, 1, 0]])[0])  # now Python's word counts again
+    found = open_cells(stage)
+    assert found[2, 3]
+    assert not found[1, 1]
+    stage.click(BOARD, *at(stage, 2, 3))
+    stage.show(payload(kind="decoder_self")[0])  # another mask has nothing of it
+    assert (open_cells(stage) == (arrays["base"] == 0)).all()
+
+
+def test_signs_stand_in_the_middle_under_turned_keys_too(stage: Stage) -> None:
+    shown(stage, keys=[[f"a long key, number {i}", "", False] for i in range(COLS)])
+    cells, texts = grid(stage), stage.drawn(BOARD, "text")
+    assert {one["align"] for one in texts if one["text"].startswith("a long")} == {"left"}
+    signs = [one for one in texts if one["text"] in ("0", "−∞")]
+    assert [one["align"] for one in signs] == ["center"] * (ROWS * COLS)
+    assert [one["x"] for one in signs[:COLS]] == pytest.approx([cells["left"] + (k + 0.5) * cells["wide"] for k in range(COLS)])
+
+
+def test_the_cells_fill_the_room_they_have(stage: Stage) -> None:
+    for rows, cols in ((2, 45), (45, 2)):
+        names = [[[f"{side}{i}", "", False] for i in range(n)] for side, n in (("q", rows), ("k", cols))]
+        shown(stage, _arrays={"base": np.zeros((rows, cols), np.uint8)}, queries=names[0], keys=names[1])
+        cells, box = grid(stage), stage.box(BOARD)
+        right, bottom = cells["left"] + cols * cells["wide"], cells["top"] + rows * cells["tall"]
+        if cols > rows:
+            assert box["width"] - 30 <= right <= box["width"]
+        else:
+            assert box["height"] - 5 <= bottom <= box["height"]
+
+
+def test_long_texts_have_small_cells_without_signs(stage: Stage) -> None:
+    for rows, cols in ((61, 67), (5, 30), (25, 5)):
+        names = [[[f"{side}{i}", "", False] for i in range(n)] for side, n in (("q", rows), ("k", cols))]
+        base = np.zeros((rows, cols), np.uint8)
+        base[3, 2] = 1
+        shown(stage, _arrays={"base": base}, queries=names[0], keys=names[1])
+        cells, box = grid(stage), stage.box(BOARD)
+        assert cells["left"] + cols * cells["wide"] <= box["width"]
+        assert cells["top"] + rows * cells["tall"] <= 400
+        signs = [one for one in stage.drawn(BOARD, "text") if one["text"] in ("0", "−∞")]
+        assert len(signs) == (rows * cols if cells["wide"] >= 19 and cells["tall"] >= 13 else 0)
+        (rules,) = stage.drawn(BOARD, "path")
+        assert len(rules["lines"]) == (rows + cols + 2 if min(cells["wide"], cells["tall"]) >= 6 else 4)
+    assert cells["wide"] == 20 or cells["wide"] > cells["tall"]
+
+
+# --- what it does
+
+
+def test_before_after_and_difference_hold_their_weights(stage: Stage) -> None:
+    _header, arrays = shown(stage)
+    for n, name in enumerate(NAMES):
+        cells, canvas = grid(stage, n), f".panel.{name} .cells"
+        pixels, texts = stage.pixels(canvas), stage.drawn(canvas, "text")
+        blocked = {"before": arrays["blockedBefore"], "after": arrays["blockedAfter"]}.get(
+            name, arrays["blockedBefore"] & arrays["blockedAfter"]
+        )
+        for q in range(ROWS):
+            for k in range(COLS):
+                value = float(arrays[name][q, k])
+                x, y = cells["left"] + k * cells["wide"], cells["top"] + q * cells["tall"]
+                corner = pixels.within(x + 2, y + 2, 4, 3)
+                here = [
+                    one
+                    for one in texts
+                    if abs(one["x"] - x - cells["wide"] / 2) < 0.1 and abs(one["y"] - y - cells["tall"] / 2 - 0.5) < 0.1
+                ]
+                if blocked[q, k]:
+                    assert corner <= {PAPER, HATCH}
+                    assert len(corner) == 2
+                    assert not here
+                    continue
+                expected = signed_colour(value, 0.5) if n == 2 else weight_colour(value)
+                assert alike(corner.pop(), expected, 2), (name, q, k)
+                assert not corner
+                said = re.sub(r"^(−?)0\.", r"\1.", f"{value:.2f}".replace("-", "−")) if abs(value) >= 0.005 else None
+                assert [one["text"] for one in here] == ([said] if said and cells["wide"] >= 19 else [])
+        assert stage.attr(canvas, "aria-label") == f"Which head this is, {name}"
+        assert {"who reads", "what is read"} <= {one["text"].strip("← →") for one in texts}
+    assert cells["wide"] >= 19
+    assert stage.texts(".panels figcaption")[:3] == [
+        "Before: the model's own masks",
+        "After: with your changes",
+        "Difference: after − before",
+    ]
+    assert stage.text(".effect .title") == "Which head this is"
+    assert hex_of(stage.css(".effect .chip", "backgroundColor")[0]) == HEADS[4]
+    assert stage.text(".effect .legend") == (
+        "Before, after: from 0 (blank) to 1 (full colour). Difference: from −0.5 (orange) to +0.5 (blue). Hatched: blocked; in the "
+        "difference, before and after."
+    )
+
+
+def test_pointing_at_the_effect_says_all_three_numbers(stage: Stage) -> None:
+    _header, arrays = shown(stage)
+    for n, (q, k) in enumerate(((3, 4), (2, 1), (4, 2))):
+        cells = grid(stage, n)
+        stage.move(f".panel.{NAMES[n]} .cells", cells["left"] + (k + 0.5) * cells["wide"], cells["top"] + (q + 0.5) * cells["tall"])
+        assert stage.text(".tip .pair") == f"q{q} reads k{k}"
+        lines = stage.texts(".tip .why div")
+        for name, line, blocked in zip(NAMES, lines, (arrays["blockedBefore"][q, k], arrays["blockedAfter"][q, k], 0), strict=True):
+            word, said = line.split(": ")
+            assert word == name
+            assert said == "blocked" if blocked else np.float32(said.replace("−", "-")) == arrays[name][q, k]
+        for panel in range(3):
+            (frame,) = stage.drawn(f".panel.{NAMES[panel]} .marks", "frame")
+            own = grid(stage, panel)
+            assert frame["x"] == pytest.approx(own["left"] + k * own["wide"] - 1)
+            assert frame["y"] == pytest.approx(own["top"] + q * own["tall"] - 1)
+        (frame,) = stage.drawn(MARKS, "frame")  # and in the mask of the same kind
+        own = grid(stage)
+        assert frame["x"] == pytest.approx(own["left"] + k * own["wide"] - 1)
+        assert frame["y"] == pytest.approx(own["top"] + q * own["tall"] - 1)
+        assert stage.text(".said").startswith(f"q{q} may ")
+    stage.away()
+    assert stage.hidden(".tip")
+
+
+def test_what_is_pointed_at_is_framed_only_in_pictures_of_its_kind(stage: Stage) -> None:
+    shown(stage, kind="decoder_self")
+    cells = grid(stage, 1)
+    stage.move(".panel.after .cells", cells["left"] + 2.5 * cells["wide"], cells["top"] + 1.5 * cells["tall"])
+    assert [len(stage.drawn(f".panel.{name} .marks", "frame")) for name in NAMES] == [1, 1, 1]
+    assert not stage.drawn(MARKS, "frame")
+    stage.move(BOARD, *at(stage, 2, 3))
+    assert [len(stage.drawn(f".panel.{name} .marks", "frame")) for name in NAMES] == [0, 0, 0]
+    assert len(stage.drawn(MARKS, "frame")) == 1
+    shown(stage)
+    stage.move(BOARD, *at(stage, 2, 3))
+    assert [len(stage.drawn(f".panel.{name} .marks", "frame")) for name in NAMES] == [1, 1, 1]
+
+
+def nats(value: float) -> str:
+    return "0.000" if abs(value) < 0.0005 else f"{value:.{3 if abs(value) < 1 else 2}f}".replace("-", "−")
+
+
+def test_what_each_token_was_worth_before_and_after(stage: Stage) -> None:
+    header, arrays = shown(stage)
+    rows = stage.js(
+        "(root) => [...root.querySelectorAll('.tokens tr')].map((tr) => [tr.className, ...[...tr.children].map((e) => "
+        "e.textContent)])"
+    )
+    assert rows[0] == ["head", "token", "before", "after", ""]
+    assert rows[1] == ["sum", "sum", nats(-2.75), nats(-5.5004), ""]
+    for i, (text, _, special) in enumerate(header["effect"]["labels"]):
+        assert rows[2 + i] == [
+            "special" if special else "",
+            text,
+            nats(float(arrays["logBefore"][i])),
+            nats(float(arrays["logAfter"][i])),
+            "",
+        ]
+    for name in ("before", "after"):
+        bars = f".tokens td.bars > .bar.{name}"
+        widths = stage.js("(root, one) => [...root.querySelectorAll(one)].map((e) => parseFloat(e.style.width))", bars)
+        assert widths == pytest.approx(
+            [100 * -float(v) / 4.5 for v in arrays["logBefore" if name == "before" else "logAfter"]], rel=1e-3, abs=1e-4
+        )
+    assert stage.text(".panel.tokens figcaption") == "Target log-probability, nats (full bar −4.5)"
+    small = {"logBefore": np.array([-0.2, 0, 0], np.float32), "logAfter": np.array([-0.1, 0, -0.3], np.float32)}
+    shown(stage, _arrays=small)
+    assert stage.text(".panel.tokens figcaption") == "Target log-probability, nats (full bar −1.0)"
+
+
+def test_the_effect_as_a_file(stage: Stage) -> None:
+    shown(stage)
+    name, picture, drawn = stage.saved_picture()
+    assert name == "a-head.masks.png"
+    assert [one["text"] for one in drawn if one["op"] == "text"] == ["Which head this is"]
+    (whole,) = [one["of"] for one in drawn if one["op"] == "copy"]
+    texts = [one for one in whole if one["op"] == "text"]
+    assert [one["text"] for one in texts] == [
+        "Before: the model's own masks (0 … 1)",
+        "After: with your changes (0 … 1)",
+        "Difference: after − before (±0.5)",
+    ]
+    x = 0.0
+    for n, panel in enumerate(NAMES):
+        canvas, cells = stage.pixels(f".panel.{panel} .cells"), grid(stage, n)
+        assert texts[n]["x"] == pytest.approx(x + 4)
+        assert texts[n]["colour"] == INK
+        for q, k in ((0, 0), (3, 4)):
+            dx, dy = cells["left"] + (k + 0.2) * cells["wide"], cells["top"] + (q + 0.2) * cells["tall"]
+            assert picture.at(x + dx, 30 + 22 + dy) == canvas.at(dx, dy)
+        x += canvas.wide / RATIO + 22
+    assert picture.wide == x * RATIO
+    assert picture.at(x - 10, 200) == PAPER
+
+
+def test_another_width_draws_everything_anew(stage: Stage) -> None:
+    shown(stage)
+    stage.page.evaluate("stage.host.style.width = '1000px'")
+    stage.frames()
+    assert stage.box(BOARD)["width"] == pytest.approx(stage.box(".painting .stage")["width"], abs=1)
+    stage.show(payload(story=["Only this."])[0])
+    assert stage.texts(".story p") == ["Only this."]
+    assert int(stage.data(".masks")["painted"]) == 2

@@ -1,0 +1,257 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The component `matrices` by itself: in both conventions every number is in its row and column, and its tip names it."""
+
+import functools
+import re
+from typing import Any
+
+import letters
+import numpy as np
+import pytest
+from letters import CROSS, SELF, TERMS
+from stage import (
+    HATCH,
+    HEADS,
+    LINE,
+    ORANGE,
+    PAPER,
+    RATIO,
+    Stage,
+    alike,
+    hex_of,
+    signed_colour,
+    stage,
+    stage_page,
+    weight_colour,
+)  # fmt: skip
+
+from viz_app.drawing.payload import unpack
+from viz_app.views.inside import matrices as inside_matrices
+from viz_app.views.inside import payloads as inside_payloads
+
+HEAD, QUERY, KEY = 2, 3, 1
+CANVAS = "figure canvas"
+
+
+@functools.cache
+def payload(convention: str = "rows", site: str = CROSS) -> bytes:
+    trace = letters.trace()
+    return inside_matrices.matrices(trace, inside_payloads.cell(trace, trace.attention[site], HEAD, QUERY, KEY), TERMS, convention)
+
+
+def shown(stage: Stage, convention: str = "rows", site: str = CROSS) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    stage.mount("matrices", 1240).show(payload(convention, site))
+    return unpack(payload(convention, site))
+
+
+def terms_of(header: dict[str, Any]) -> list[tuple[dict, dict, str, bool]]:
+    """The matrices in the order they stand: what is shown, how it is called, its size, and whether it is turned round."""
+    columns = header["convention"] == "columns"
+    return [
+        (header["matrices"][term["matrix"]], term, equation["size"], columns != bool(term.get("transposed")))
+        for equation in header["equations"] for term in equation["terms"] if isinstance(term, dict)
+    ]  # fmt: skip
+
+
+def length(n: int, size: str) -> int:
+    return max(30, min({"small": 110, "large": 210}[size], n * {"small": 6, "large": 12}[size]))
+
+
+def point(stage: Stage, n: int, row: int, col: int, rows: int, cols: int) -> dict[str, str]:
+    box = stage.box(CANVAS, n)
+    stage.move(CANVAS, (col + 0.5) / cols * box["width"], (row + 0.5) / rows * box["height"], n)
+    assert not stage.hidden(".tip")
+    return stage.data(".tip")
+
+
+def bands(stage: Stage) -> list[list[float]]:
+    """The outlines: of which matrix, and left, top, width, height."""
+    return stage.js(
+        "(root) => [...root.querySelectorAll('figure')].flatMap((figure, n) => [...figure.querySelectorAll('.band')]"
+        ".map((b) => [n, ...['left', 'top', 'width', 'height'].map((k) => parseFloat(b.style[k])), b.classList.contains('held')]))"
+    )
+
+
+def outline(n: int, shape: tuple[int, int], size: tuple[int, int], row: int, col: int, rows: int = 1, cols: int = 1) -> list[float]:
+    wide, tall = size
+    return [
+        n, wide * col / shape[1] - 1, tall * row / shape[0] - 1,
+        max(wide * cols / shape[1], 3) + 2, max(tall * rows / shape[0], 3) + 2,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("site", [CROSS, SELF])
+@pytest.mark.parametrize("convention", ["rows", "columns"])
+def test_every_matrix_has_its_numbers_where_the_convention_puts_them(stage: Stage, convention: str, site: str) -> None:
+    header, arrays = shown(stage, convention, site)
+    for n, (matrix, term, size, turned) in enumerate(terms_of(header)):
+        values = arrays[matrix["array"]]
+        blocked = arrays["blocked"] if matrix["masked"] else np.zeros(values.shape)
+        values, blocked = (values.T, blocked.T) if turned else (values, blocked)
+        rows, cols = values.shape
+        pixels, box = stage.pixels(CANVAS, n), stage.box(CANVAS, n)
+        assert (box["width"], box["height"]) == (length(cols, size), length(rows, size))
+        wide, tall = box["width"] / cols, box["height"] / rows
+        if wide * RATIO < 2 or tall * RATIO < 2:
+            continue
+        for r in range(rows):
+            for c in range(cols):
+                seen = pixels.at((c + 0.5) * wide, (r + 0.5) * tall)
+                if blocked[r, c]:
+                    assert seen in (PAPER, HATCH)
+                    assert pixels.within(c * wide + 2, r * tall + 2, wide - 3, tall - 3) == {PAPER, HATCH}
+                else:
+                    value = float(values[r, c])
+                    expected = weight_colour(value) if matrix["weights"] else signed_colour(value, matrix["scale"])
+                    assert alike(seen, expected, 2), (term["name"], r, c)
+        assert alike(pixels.at(0, 0), LINE) or alike(pixels.at(0.5, 0.5), LINE)
+        caption = re.sub(r"[_^]\{([^}]*)\}", r"\1", term["name"])
+        assert stage.texts("figcaption")[n] == f"{caption} {rows} × {cols}"
+        assert stage.attrs(CANVAS, "aria-label")[n] == f"{matrix['says']}, {rows} rows, {cols} columns"
+        assert ("pick" in (stage.attrs("figure", "class")[n] or "")) == matrix["pick"]
+
+
+@pytest.mark.parametrize("convention", ["rows", "columns"])
+def test_a_number_is_named_by_its_tokens_and_its_product_is_outlined(stage: Stage, convention: str) -> None:
+    header, arrays = shown(stage, convention, SELF)
+    every = terms_of(header)
+    n = 0
+    held = [b for b in bands(stage) if b[5]]
+    for equation in header["equations"]:
+        here = [term for term in equation["terms"] if isinstance(term, dict)]
+        first = n
+        for place in range(len(here)):
+            matrix, _, size, turned = every[n]
+            values = arrays[matrix["array"]]
+            rows, cols = values.T.shape if turned else values.shape
+            row, col = rows - 1, min(2, cols - 1)
+            tip = point(stage, n, row, col, rows, cols)
+            i, j = (col, row) if turned else (row, col)
+            assert (tip["matrix"], tip["first"], tip["second"]) == (matrix["array"], str(i), str(j))
+            assert np.float32(tip["value"]) == values[i, j]
+            assert np.float32(stage.text(".tip .value").replace("−", "-")) == values[i, j]
+            where = [
+                header["tokens"][axis][k][0] if axis in header["tokens"] else f"{axis} {k + 1}"
+                for axis, k in zip(matrix["axes"], (i, j), strict=True)
+            ]
+            assert stage.text(".tip .what") == f"{matrix['says']}: {where[0]}, {where[1]}"
+            if not (matrix["masked"] and arrays["blocked"][i, j]):
+                assert stage.text(".tip .why") == matrix["made"]
+            expected = [outline(n, (rows, cols), (length(cols, size), length(rows, size)), row, col)]
+            shapes = [
+                arrays[m["array"]].T.shape if t else arrays[m["array"]].shape for m, _, _, t in every[first : first + len(here)]
+            ]
+            if place == 2:
+                (r0, c0), (r1, c1) = shapes[:2]
+                expected.append(outline(first, shapes[0], (length(c0, size), length(r0, size)), row, 0, 1, c0))
+                expected.append(outline(first + 1, shapes[1], (length(c1, size), length(r1, size)), 0, col, r1, 1))
+            if place == 1 and len(here) == 2:
+                expected.append(outline(first, shapes[0], (length(shapes[0][1], size), length(shapes[0][0], size)), row, col))
+            free = [b[:5] for b in bands(stage) if not b[5]]
+            assert sorted(free) == [pytest.approx(one, abs=0.02) for one in sorted(expected)]
+            n += 1
+    assert [b for b in bands(stage) if b[5]] == held
+    stage.away()
+    assert stage.hidden(".tip")
+    assert [b for b in bands(stage)] == held
+
+
+@pytest.mark.parametrize("convention", ["rows", "columns"])
+def test_the_chosen_weight_stays_outlined_and_a_click_chooses_another(stage: Stage, convention: str) -> None:
+    header, arrays = shown(stage, convention)
+    expected, picks = [], []
+    for n, (matrix, _, size, turned) in enumerate(terms_of(header)):
+        if not matrix["pick"]:
+            stage.click(CANVAS, 4, 4, n)
+            continue
+        shape = arrays[matrix["array"]].T.shape if turned else arrays[matrix["array"]].shape
+        row, col = (KEY, QUERY) if turned else (QUERY, KEY)
+        expected.append(outline(n, shape, (length(shape[1], size), length(shape[0], size)), row, col))
+        picks.append((n, shape, turned))
+    assert [b[:5] for b in bands(stage) if b[5]] == [pytest.approx(one, abs=0.02) for one in expected]
+    assert len(picks) >= 2
+    assert stage.sent == []
+    for n, (rows, cols), turned in picks:
+        box = stage.box(CANVAS, n)
+        stage.click(CANVAS, (1.5 if turned else 4.5) / cols * box["width"], (4.5 if turned else 1.5) / rows * box["height"], n)
+        assert stage.sent[-1] == ["pick", {"query": 1, "key": 4}]
+        stage.click(CANVAS, box["width"] - 0.6, box["height"] - 0.6, n)
+        last = {"query": (cols if turned else rows) - 1, "key": (rows if turned else cols) - 1}
+        assert stage.sent[-1] == ["pick", last]
+
+
+def test_a_blocked_cell_says_by_which_mask(stage: Stage) -> None:
+    header, arrays = shown(stage, "rows", SELF)
+    n = next(n for n, (matrix, *_) in enumerate(terms_of(header)) if matrix["masked"])
+    rows, cols = arrays["weights"].shape
+    point(stage, n, 1, 3, rows, cols)
+    assert stage.text(".tip .why") == "blocked by: look-ahead"
+    bits = np.zeros((rows, cols), np.uint8)
+    bits[1, 3] = 0b101
+    stage.show(stage.change(payload("rows", SELF), {"blocked": bits}, masks=["one", "two", "three"]))
+    point(stage, n, 1, 3, rows, cols)
+    assert stage.text(".tip .why") == "blocked by: one, three"
+
+
+@pytest.mark.parametrize("convention", ["rows", "columns"])
+def test_each_equation_is_written_out(stage: Stage, convention: str) -> None:
+    header, _ = shown(stage, convention)
+    assert stage.text(".title") == header["title"]
+    assert hex_of(stage.css(".chip", "backgroundColor")[0]) == HEADS[HEAD]
+    written = [re.sub(r"[_^]\{([^}]*)\}", r"\1", e["title"] + e["formula"]) for e in header["equations"]]
+    assert stage.texts(".equation > p") == written
+    signs = [term for e in header["equations"] for term in e["terms"] if isinstance(term, str)]
+    assert stage.texts(".sign") == signs
+    data = stage.data(".matrices")
+    assert [data[name] for name in ("site", "head", "query", "key", "convention")] == [
+        CROSS,
+        str(HEAD),
+        str(QUERY),
+        str(KEY),
+        convention,
+    ]
+    note = (
+        "Blue is above 0, orange below; weights go from the page's colour (0) to blue (1); hatched = blocked by the mask. "
+        "Point at a number to see what it is made from; click in the scores or in Â to choose that weight."
+    )
+    assert stage.text(".note").startswith(note)
+    stage.show(payload("columns" if convention == "rows" else "rows"))
+    assert len(stage.texts(".equation")) == len(header["equations"])
+    assert int(stage.data(".matrices")["painted"]) == 2
+
+
+def test_numbers_finer_than_pixels_show_the_one_furthest_from_0_and_say_so(stage: Stage) -> None:
+    header, _arrays = unpack(payload())
+    big = np.zeros((3, 997), np.float32)
+    big[1, 500], big[1, 501] = -1.0, 0.3
+    matrices = {**header["matrices"], "x": {**header["matrices"]["x"], "shape": [3, 997], "scale": 1.0}}
+    equations = [{"title": "t", "formula": "f", "size": "small", "terms": [{"matrix": "x", "name": "X"}]}]
+    stage.mount("matrices", 900).show(stage.change(payload(), {"x": big}, matrices=matrices, equations=equations))
+    assert stage.text(".note").endswith(" Where numbers are finer than pixels, a pixel shows the one furthest from 0.")
+    assert (stage.box(CANVAS)["width"], stage.box(CANVAS)["height"]) == (110, 30)
+    assert any(alike(one, ORANGE, 2) for one in stage.pixels(CANVAS).within(54, 12, 3, 6))
+    shown(stage)
+    assert stage.text(".note").endswith("to choose that weight.")
+
+
+def test_new_matrices_have_no_tip_of_the_old_ones(stage: Stage) -> None:
+    shown(stage)
+    point(stage, 0, 1, 1, 5, 5)
+    stage.show(payload("columns"))
+    assert stage.hidden(".tip")
+
+
+def test_the_matrices_as_a_file(stage: Stage) -> None:
+    header, _ = shown(stage)
+    name, picture, drawn = stage.saved_picture()
+    assert name == f"{header['file']}.png"
+    assert [one["text"] for one in drawn if one["op"] == "text"] == [header["title"]]
+    place = stage.box(".equations")
+    for n in range(len(terms_of(header))):
+        box, canvas = stage.box(CANVAS, n), stage.pixels(CANVAS, n)
+        x, y = box["width"] * 0.37, box["height"] * 0.61
+        seen = picture.within(box["left"] - place["left"] + x - 0.5, box["top"] - place["top"] + y - 0.5 + 30, 1.5, 1.5)
+        assert any(alike(canvas.at(x, y), one, 8) for one in seen), n
+    for words in (".equation > p", "figcaption", ".sign"):
+        at = stage.box(words)
+        assert len(picture.within(at["left"] - place["left"], at["top"] - place["top"] + 30, at["width"], at["height"])) > 3

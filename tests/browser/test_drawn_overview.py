@@ -1,0 +1,376 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The component `overview` by itself: every small picture, number, name and step of the arrow keys."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from stage import (
+    DARK,
+    HATCH,
+    HEADS,
+    INK,
+    PAPER,
+    QUIET,
+    RATIO,
+    Stage,
+    alike,
+    hex_of,
+    mixed,
+    stage,
+    stage_page,
+)  # fmt: skip
+
+from viz_app.drawing.colours import ramp
+from viz_app.drawing.payload import pack
+
+LAYERS, N_HEADS, ROWS, COLS = 3, 5, 2, 7
+KINDS = (("encoder", 2), ("decoder", 3), ("cross", 1))  # kind, layers
+
+
+def codes_of(layers: int, seed: int, heads: int = N_HEADS, rows: int = ROWS, cols: int = COLS) -> np.ndarray:
+    return np.random.default_rng(seed).integers(1, 256, (layers, heads, rows, cols)).astype(np.uint8)
+
+
+def payload(
+    kinds: tuple = KINDS, pools: tuple = (1, 1, 1), heads: tuple = (5, 5, 3), **chosen: Any
+) -> tuple[bytes, list[np.ndarray]]:
+    blocks, parts, offset = [], [], 0
+    for n, ((kind, layers), pool, n_heads) in enumerate(zip(kinds, pools, heads, strict=False)):
+        codes = codes_of(layers, n, n_heads)
+        if n == 1:
+            codes[:, :, 0, 3] = 0
+        blocks.append({
+            "kind": kind, "title": f"Title of {kind}", "subtitle": f"who reads in {kind}",
+            "sites": [f"{kind}.layers.{i}" for i in range(layers)], "layers": [2 * i + 1 for i in range(layers)],
+            "heads": n_heads, "rows": ROWS, "cols": COLS, "pool": pool, "offset": offset,
+        })  # fmt: skip
+        parts.append(codes)
+        offset += codes.size
+    return pack(
+        {"blocks": blocks, "chosen": {"site": "encoder.layers.0", "head": 0} | chosen},
+        codes=np.concatenate([p.ravel() for p in parts]),
+    ), parts
+
+
+def shown(stage: Stage, width: int = 300, **how: Any) -> list[np.ndarray]:
+    data, codes = payload(**how)
+    stage.mount("overview", width).show(data)
+    return codes
+
+
+def button(kind: str, layer: int, head: int) -> str:
+    return f'button[data-site="{kind}.layers.{layer}"][data-head="{head}"]'
+
+
+def place(stage: Stage, selector: str) -> dict[str, float]:
+    """Where a button stands on its canvas, and how large it is."""
+    style = (
+        "(root, one) => { const { left, top, width, height } = root.querySelector(one).style; return [left, top, width, height]; }"
+    )
+    return dict(zip("xywh", (float(v.removesuffix("px")) for v in stage.js(style, selector)), strict=True))
+
+
+def code_colour(code: int) -> str:
+    return ramp((code - 1) / 254)
+
+
+def test_each_head_of_each_layer_has_its_own_picture_under_its_button(stage: Stage) -> None:
+    codes = shown(stage)
+    for n, (kind, layers) in enumerate(KINDS):
+        pixels = stage.pixels(".grid canvas", n)
+        for layer in range(layers):
+            for head in range(codes[n].shape[1]):
+                at = place(stage, button(kind, layer, head))
+                assert at["w"] == at["h"] == place(stage, button("encoder", 0, 0))["w"]
+                for r in range(ROWS):
+                    for c in range(COLS):
+                        if not codes[n][layer, head, r, c]:
+                            continue
+                        seen = pixels.at(at["x"] + (c + 0.5) / COLS * at["w"], at["y"] + (r + 0.5) / ROWS * at["h"])
+                        assert alike(seen, code_colour(codes[n][layer, head, r, c])), (kind, layer, head, r, c)
+
+
+def test_masked_cells_of_a_small_picture_are_striped(stage: Stage) -> None:
+    shown(stage)
+    at, pixels = place(stage, button("decoder", 1, 2)), stage.pixels(".grid canvas", 1)
+    x, y, wide = at["x"] + 3.2 * at["w"] / COLS, at["y"] + 1, 0.6 * at["w"] / COLS
+    assert pixels.within(x, y, wide, at["h"] / 2 - 2) == {PAPER, HATCH}
+    row = [pixels.at(at["x"] + 3.2 * at["w"] / COLS + 1, at["y"] + 1 + i / RATIO) == HATCH for i in range(16)]
+    assert sum(row) == 2  # every eighth device pixel
+
+
+def test_layers_run_down_and_heads_along(stage: Stage) -> None:
+    shown(stage)
+    side = place(stage, button("encoder", 0, 0))["w"]
+    for kind, layer, head in (("encoder", 0, 0), ("encoder", 1, 4), ("decoder", 2, 3), ("cross", 0, 2)):
+        at = place(stage, button(kind, layer, head))
+        assert (at["x"], at["y"]) == (20 + head * (side + 3), 15 + layer * (side + 3))
+    canvas = stage.box(".grid canvas", 1)
+    assert (canvas["width"], canvas["height"]) == (20 + 5 * (side + 3), 15 + 3 * (side + 3))
+
+
+def test_heads_are_numbered_from_1_in_their_colours_and_layers_by_their_number(stage: Stage) -> None:
+    shown(stage)
+    for n, (kind, layers) in enumerate(KINDS):
+        heads = 3 if kind == "cross" else 5
+        texts = stage.drawn(".grid canvas", "text", n)
+        assert [one["text"] for one in texts] == [str(h + 1) for h in range(heads)] + [str(2 * i + 1) for i in range(layers)]
+        assert {(one["align"], one["baseline"], one["colour"], one["font"]) for one in texts} == {
+            ("center", "middle", QUIET, "10px sans-serif")
+        }
+        at = place(stage, button(kind, 0, 0))
+        assert [one["x"] for one in texts[:heads]] == pytest.approx(
+            [at["x"] + at["w"] / 2 + h * (at["w"] + 3) for h in range(heads)]
+        )
+        assert [one["y"] for one in texts[heads:]] == pytest.approx(
+            [at["y"] + at["h"] / 2 + i * (at["h"] + 3) for i in range(layers)]
+        )
+        assert all(one["y"] < 10 for one in texts[:heads])
+        assert all(one["x"] < 14 for one in texts[heads:])
+        bars = [one for one in stage.drawn(".grid canvas", "rect", n) if one["h"] == 2]
+        assert [one["colour"] for one in bars] == list(HEADS[:heads])
+        assert [(one["x"], one["y"], one["w"]) for one in bars] == [(20 + h * (at["w"] + 3), 11, at["w"]) for h in range(heads)]
+        assert stage.texts("h4")[n] == f"Title of {kind}"
+        assert stage.texts(".subtitle")[n] == f"who reads in {kind}"
+
+
+def test_very_small_pictures_number_every_second_head(stage: Stage) -> None:
+    blocks = [{
+        "kind": "encoder", "title": "t", "subtitle": "s", "sites": ["a"], "layers": [1], "heads": 16, "rows": 1, "cols": 1,
+        "pool": 1, "offset": 0,
+    }]  # fmt: skip
+    for width, step in ((230, 2), (300, 2), (308, 1)):
+        stage.mount("overview", width).show(
+            pack({"blocks": blocks, "chosen": {"site": "a", "head": 0}}, codes=np.ones(16, np.uint8))
+        )
+        side = place(stage, "button[data-head='0']")["w"]
+        assert side == max(12, math.floor((width - 20) / 16) - 3)
+        assert (side < 15) == (step == 2)
+        assert [one["text"] for one in stage.drawn(".grid canvas", "text")] == [str(h + 1) for h in range(0, 16, step)] + ["1"]
+
+
+def test_a_picture_is_never_larger_than_56_and_rows_of_blocks_fit_the_window(stage: Stage) -> None:
+    shown(stage, 1200, kinds=KINDS)
+    assert place(stage, button("encoder", 0, 0))["w"] == 56 - 3
+    lefts = [stage.box("section.block", n)["left"] for n in range(3)]
+    assert lefts == sorted(set(lefts))  # beside each other
+    shown(stage, 1200, kinds=(("encoder", 12),) * 3)
+    height = math.floor((1600 - 230 - 64) / 12)
+    assert place(stage, button("encoder", 0, 0))["w"] == min(56, height) - 3
+    shown(stage, 300, kinds=(("encoder", 2), ("decoder", 12), ("cross", 6)))
+    height = math.floor((1600 - (230 + 64 * 3)) / (3 * 12))
+    assert place(stage, button("encoder", 0, 0))["w"] == min(56, height, (300 - 20) // 5) - 3
+    shown(stage, 520, kinds=(("encoder", 12), ("decoder", 2), ("cross", 2)), heads=(8, 8, 8))  # two columns
+    height = math.floor((1600 - (230 + 64 * 2)) / (2 * 12))
+    assert place(stage, button("encoder", 0, 0))["w"] == min(56, height, (250 - 20) // 8) - 3
+
+
+def test_buttons_are_named_and_the_chosen_one_is_pressed(stage: Stage) -> None:
+    shown(stage, site="decoder.layers.2", head=3)
+    assert stage.attr(button("decoder", 1, 4), "aria-label") == "Title of decoder, layer 3, head 5"
+    assert stage.attr(button("encoder", 0, 0), "aria-label") == "Title of encoder, layer 1, head 1"
+    pressed = stage.attrs("button[aria-pressed=true]", "data-site", "data-head", "tabindex")
+    assert pressed == [{"data-site": "decoder.layers.2", "data-head": "3", "tabindex": "0"}]
+    assert set(stage.attrs(".grid button[aria-pressed=false]", "tabindex")) == {"-1"}
+    assert len(stage.attrs(".grid button", "type")) == 2 * 5 + 3 * 5 + 3
+    assert set(stage.attrs(".grid button", "type")) == {"button"}
+    colours = stage.js("(root) => [...root.querySelectorAll('.grid button')].map((b) => b.style.getPropertyValue('--head'))")
+    assert [c.lower() for c in colours[:5]] == list(HEADS[:5])
+    data = stage.data(".overview")
+    assert (data["site"], data["head"]) == ("decoder.layers.2", "3")
+    stage.show(payload(site="decoder.layers.2", head=1)[0])
+    assert stage.attrs("button[aria-pressed=true]", "data-head") == ["1"]
+    assert int(stage.data(".overview")["painted"]) == int(data["painted"]) + 1
+
+
+def test_the_key_runs_from_0_to_1_and_shows_masked(stage: Stage) -> None:
+    shown(stage)
+    assert stage.texts(".scale span") == ["0", "1 attention weight", "masked"]
+    bar, hatch = (
+        stage.js("(root, one) => getComputedStyle(root.querySelector(one)).backgroundImage", one) for one in (".bar", ".hatch")
+    )
+    stops = [hex_of(f"rgb({one.split(')')[0]})") for one in bar.split("rgb(")[1:]]
+    assert bar.startswith("linear-gradient(to right")
+    assert len(stops) == 9
+    for i, stop in enumerate(stops):
+        assert alike(stop, code_colour(1 + 32 * i if i < 8 else 255))
+    assert hatch.startswith("repeating-linear-gradient(135deg")
+    assert [hex_of(f"rgb({one.split(')')[0]})") for one in hatch.split("rgb(")[1:]] == [HATCH] * 2 + [PAPER] * 2
+
+
+def test_the_hint_says_what_rows_columns_and_pixels_are(stage: Stage) -> None:
+    shown(stage)
+    assert stage.text(".hint") == "Rows: layers. Columns: heads. Click one, then use the arrow keys."
+    shown(stage, pools=(1, 4, 2))
+    assert (
+        stage.text(".hint")
+        == "Rows: layers. Columns: heads. Click one, then use the arrow keys. Each pixel = largest weight of 4 × 4."
+    )
+
+
+def test_two_cells_a_pixel_are_said_too(stage: Stage) -> None:
+    shown(stage, pools=(2, 2, 2))
+    assert stage.text(".hint").endswith(" Each pixel = largest weight of 2 × 2.")
+    stage.move(button("encoder", 0, 1), 10, 10)
+    assert stage.text(".zoom .note").endswith(" Each pixel = largest of 2 × 2.")
+
+
+def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
+    shown(stage)
+    pixels = stage.pixels(".grid canvas", 1)
+    wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
+    assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {PAPER}
+    _, picture, _ = stage.saved_picture()
+    wide, tall = picture.wide / RATIO - 0.5, picture.tall / RATIO - 0.5
+    assert {picture.at(0, 0), picture.at(wide, 0), picture.at(0, tall), picture.at(wide, tall)} == {PAPER}
+
+
+def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
+    codes = shown(stage, pools=(1, 4, 1))
+    stage.move(button("decoder", 2, 3), 10, 10)
+    assert not stage.hidden(".zoom")
+    assert stage.text(".zoom .name") == "Title of decoder: layer 5, head 4"
+    assert stage.text(".zoom .note") == "Rows read, columns are read; hatched = masked. Each pixel = largest of 4 × 4."
+    pixels = stage.pixels(".zoom canvas")
+    assert (pixels.wide, pixels.tall) == (216 * RATIO, 216 * RATIO)
+    for r in range(ROWS):
+        for c in range(COLS):
+            x, y = (c + 0.1) / COLS * 216, (r + 0.1) / ROWS * 216
+            if codes[1][2, 3, r, c]:
+                assert alike(pixels.at(x, y), code_colour(codes[1][2, 3, r, c]))
+            else:
+                assert pixels.within(x, y, 20, 20) == {PAPER, HATCH}
+    row = [pixels.at(3.1 * 216 / COLS + 1, 4 + i / RATIO) == HATCH for i in range(24)]
+    assert sum(row) == 2
+    at, zoom = stage.box(button("decoder", 2, 3)), stage.box(".zoom")
+    assert zoom["left"] == pytest.approx(at["right"] + 10, abs=1)
+    assert zoom["top"] == pytest.approx(at["top"] - 20, abs=1)
+    stage.move(button("encoder", 0, 1), 10, 10)
+    assert stage.text(".zoom .name") == "Title of encoder: layer 1, head 2"
+    assert stage.text(".zoom .note") == "Rows read, columns are read; hatched = masked."
+    stage.away()
+    assert stage.hidden(".zoom")
+
+
+def test_the_zoom_stays_in_the_window(stage: Stage) -> None:
+    shown(stage, 1250)
+    stage.move(button("cross", 0, 2), 10, 10)
+    at, zoom = stage.box(button("cross", 0, 2)), stage.box(".zoom")
+    if at["right"] + 10 + zoom["width"] >= 1280:
+        assert zoom["right"] == pytest.approx(at["left"] - 10, abs=1)
+    stage.page.evaluate("stage.host.style.marginLeft = '1000px'")
+    shown(stage, 280)
+    stage.page.evaluate("stage.host.style.marginLeft = '990px'")
+    stage.page.evaluate("stage.host.style.marginTop = '1330px'")
+    stage.move(button("encoder", 0, 4), 10, 10)
+    at, zoom = stage.box(button("encoder", 0, 4)), stage.box(".zoom")
+    assert zoom["right"] == pytest.approx(at["left"] - 10, abs=1)
+    assert zoom["bottom"] == pytest.approx(1600 - 6, abs=1)
+
+
+def test_the_keyboard_enlarges_too_and_the_arrows_walk_over_everything(stage: Stage) -> None:
+    shown(stage, site="encoder.layers.0", head=3)
+    stage.js("(root, one) => root.querySelector(one).focus()", button("encoder", 0, 3))
+    for key, site, head in (
+        ("ArrowRight", "encoder.layers.0", 4), ("ArrowRight", None, 0), ("ArrowDown", "encoder.layers.1", 4),
+        ("ArrowDown", "decoder.layers.0", 4), ("ArrowUp", "encoder.layers.1", 4), ("ArrowDown", "decoder.layers.0", 4),
+        ("ArrowDown", "decoder.layers.1", 4), ("ArrowDown", "decoder.layers.2", 4), ("ArrowLeft", "decoder.layers.2", 3),
+        ("ArrowDown", "cross.layers.0", 2), ("ArrowDown", None, 0), ("ArrowUp", "decoder.layers.2", 2),
+        ("ArrowLeft", "decoder.layers.2", 1), ("ArrowLeft", "decoder.layers.2", 0), ("ArrowLeft", None, 0), ("a", None, 0),
+    ):  # fmt: skip
+        before = len(stage.sent)
+        stage.press(key)
+        assert stage.sent[before:] == ([["pick", {"site": site, "head": head}]] if site else [])
+        if site:
+            assert stage.attrs("button[aria-pressed=true]", "data-site", "data-head") == [
+                {"data-site": site, "data-head": str(head)}
+            ]
+            assert stage.js("(root) => ({ ...root.activeElement.dataset })") == {"site": site, "head": str(head)}
+            assert not stage.hidden(".zoom")
+            assert stage.text(".zoom .name").endswith(f"head {head + 1}")
+    stage.js("(root) => root.activeElement.blur()")
+    assert stage.hidden(".zoom")
+    stage.js("(root, one) => root.querySelector(one).focus()", button("encoder", 0, 0))
+    stage.press("ArrowUp")
+    assert stage.sent[-1] == ["pick", {"site": "decoder.layers.2", "head": 0}]  # there is nothing above
+
+
+def test_arrow_keys_do_not_scroll_the_page(stage: Stage) -> None:
+    shown(stage)
+    taken = stage.js(
+        "(root, one) => ['ArrowDown', 'ArrowRight', 'x'].map((key) => {"
+        " const event = new KeyboardEvent('keydown', { key, cancelable: true });"
+        " root.querySelector(one).dispatchEvent(event); return event.defaultPrevented; })", button("encoder", 0, 0),
+    )  # fmt: skip
+    assert taken == [True, True, False]
+
+
+def test_a_click_is_sent_and_outlives_older_answers(stage: Stage) -> None:
+    shown(stage)
+    stage.click(button("decoder", 1, 2))
+    assert stage.sent == [["pick", {"site": "decoder.layers.1", "head": 2}]]
+    assert stage.hidden(".zoom") is False
+    for site, head, stands in (
+        ("encoder.layers.0", 0, ("decoder.layers.1", "2")), ("decoder.layers.1", 1, ("decoder.layers.1", "2")),
+        ("encoder.layers.0", 2, ("decoder.layers.1", "2")), ("decoder.layers.1", 2, ("decoder.layers.1", "2")),
+        ("encoder.layers.1", 2, ("encoder.layers.1", "2")),
+    ):  # fmt: skip
+        stage.show(payload(site=site, head=head)[0])
+        data = stage.data(".overview")
+        assert (data["site"], data["head"]) == stands
+
+
+def test_a_new_picture_leaves_the_keyboard_where_it_is(stage: Stage) -> None:
+    shown(stage)
+    assert stage.keeps_the_keyboard(".grid button", payload()[0])
+
+
+def test_fewer_and_more_kinds_layers_and_heads_leave_nothing_behind(stage: Stage) -> None:
+    shown(stage)
+    stage.show(payload(kinds=KINDS[2:], heads=(3,))[0])
+    assert stage.texts("h4") == ["Title of cross"]
+    assert len(stage.attrs(".grid button", "type")) == 3
+    stage.show(payload(kinds=KINDS[1:2], heads=(2,))[0])
+    assert len(stage.attrs(".grid button", "type")) == 6
+    assert stage.attrs(".grid button", "aria-label")[-1] == "Title of decoder, layer 5, head 2"
+    data, _ = payload()
+    stage.show(data)
+    assert len(stage.attrs(".grid button", "type")) == 28
+    stage.click(button("decoder", 2, 4))
+    assert stage.sent[-1] == ["pick", {"site": "decoder.layers.2", "head": 4}]
+
+
+def test_another_theme_draws_the_numbers_and_the_key_anew(stage: Stage) -> None:
+    shown(stage)
+    for name, value in DARK.items():
+        stage.page.evaluate("([name, value]) => stage.host.style.setProperty(name, value)", [name, value])
+    data, (codes, *_) = payload()
+    stage.show(data)
+    paper, accent, ink = DARK.values()
+    assert {one["colour"] for one in stage.drawn(".grid canvas", "text")} == {mixed(0.62, paper, ink)}
+    at, pixels = place(stage, button("encoder", 1, 1)), stage.pixels(".grid canvas")
+    assert pixels.at(1, 1) == paper
+    seen = pixels.at(at["x"] + 0.5 / COLS * at["w"], at["y"] + 1)
+    assert alike(seen, ramp((codes[1, 1, 0, 0] - 1) / 254, paper, accent))
+    bar = stage.js("(root) => getComputedStyle(root.querySelector('.bar')).backgroundImage")
+    assert hex_of(f"rgb({bar.split('rgb(')[1].split(')')[0]})") == paper
+
+
+def test_all_heads_as_a_file(stage: Stage) -> None:
+    shown(stage)
+    name, picture, drawn = stage.saved_picture()
+    assert name == "all-heads.png"
+    (title,) = [one for one in drawn if one["op"] == "text"]
+    assert title["text"] == "All heads: rows are layers, columns are heads"
+    canvases = [stage.pixels(".grid canvas", n) for n in range(3)]
+    assert picture.wide == max(300 * RATIO, max(c.wide for c in canvases), math.ceil(title["wide"]) + 120)
+    assert picture.tall == 60 + sum(c.tall + 24 * RATIO for c in canvases)
+    y = 30.0
+    for canvas in canvases:
+        assert INK in picture.within(4, y, 90, 24)  # its title
+        assert picture.within(150, y, 100, 24) == {PAPER}
+        for dx, dy in ((25, 30), (60, 20), (18, 5), (100, 40)):
+            assert picture.at(dx, y + 24 + dy) == canvas.at(dx, dy)
+        y += 24 + canvas.tall / RATIO

@@ -1,0 +1,127 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The page "From RNN to attention" in a real browser: a cell is pointed at, a text typed, times are measured, pictures saved."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+from served_app import browser, context, in_url, page, rested, visit
+from small import Reversal, random_model
+
+import models
+from models.analysis.reach import BIDIRECTIONAL, CNN, KINDS, RNN, SELF_ATTENTION, Choice, Reach, reach
+from models.checkpoint import save_checkpoint
+
+TEXT = "abcde"
+SEED = 3
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small Transformer with random weights, of a task for which nothing is shipped."""
+    folder = tmp_path_factory.mktemp("browser") / "small"
+    save_checkpoint(folder, random_model(vocab_size=9, n_ctx=97), Reversal().tokenizer, {"step": 0, "task": "reversal"})
+    return folder
+
+
+def opened(page: Page, folder: Path, ready: str = ".maps[data-painted]", **params: str) -> None:
+    """A fresh session at this link."""
+    link = {f"from-rnn-{name}": value for name, value in {"seed": str(SEED), **params}.items()}
+    visit(page, "from-rnn", ready, checkpoint=str(folder), source=TEXT, **link)
+
+
+def computed(folder: Path, kind: str, text: str = TEXT, **sizes: int) -> Reach:
+    scope = models.load(folder, device="cpu")
+    return reach(scope.model, scope.encode_source(text).ids, Choice(kind, None if kind == SELF_ATTENTION else SEED, **sizes))
+
+
+def point(page: Page, which: int, row: int, column: int) -> dict:
+    """What the tip says of a cell of one of the maps."""
+    room = page.locator(".maps").evaluate("root => ({...root.dataset})")
+    left, top, side, tall = (float(room[name]) for name in ("left", "top", "side", "tall"))
+    cells = page.locator(".maps canvas.cells").nth(which)
+    cells.scroll_into_view_if_needed()
+    cells.hover(position={"x": left + (column + 0.5) * side, "y": top + (row + 0.5) * tall})
+    tip = page.locator(".maps .tip")
+    expect(tip).to_be_visible()
+    expect(tip).to_have_attribute("data-row", str(row))
+    expect(tip).to_have_attribute("data-col", str(column))
+    return {"value": float(tip.get_attribute("data-value")), "text": tip.inner_text()}
+
+
+def test_a_cell_says_its_exact_norm_in_every_layer(page, checkpoint):
+    opened(page, checkpoint)
+    for which, kind in enumerate(KINDS):
+        norms = computed(checkpoint, kind).norms
+        told = point(page, which, 4, 1)
+        assert told["value"] == pytest.approx(float(norms[4, 1]), rel=1e-4, abs=1e-9)
+    assert "output y_i: 5 e, input x_j: 2 b" in told["text"]
+    assert "0: nothing arrives" in point(page, 0, 1, 4)["text"]
+    said = page.locator(".maps figcaption span").all_inner_texts()
+    assert [text.startswith(f"random weights, seed {SEED}") for text in said] == [True, True, True, False]
+
+
+def test_typing_and_the_knobs_draw_anew(page, checkpoint):
+    opened(page, checkpoint)
+    page.locator(".st-key-source input").fill("edcbabc")
+    in_url(page, "source", "edcbabc")
+    expect(page.locator(".maps")).to_have_attribute("data-rows", "8")
+    norms = computed(checkpoint, SELF_ATTENTION, "edcbabc").norms
+    assert point(page, 3, 6, 0)["value"] == pytest.approx(float(norms[6, 0]), rel=1e-4)
+    page.locator(".st-key-from-rnn-depth").get_by_text("1", exact=True).click()
+    in_url(page, "from-rnn-depth", "1")
+    expect(page.locator(".maps figcaption b").nth(2)).to_have_text("CNN, width 3, 1 layer")
+    norms = computed(checkpoint, CNN, "edcbabc", depth=1).norms
+    assert point(page, 2, 3, 2)["value"] == pytest.approx(float(norms[3, 2]), rel=1e-4)
+
+
+def test_a_long_text_leaves_the_picture_and_says_why(page, checkpoint):
+    opened(page, checkpoint)
+    page.locator(".st-key-source input").fill("ab" * 40)
+    expect(page.get_by_text("This sentence has 81 tokens")).to_be_visible()
+    assert point(page, 0, 4, 1)["value"] == pytest.approx(float(computed(checkpoint, RNN).norms[4, 1]), rel=1e-4)
+
+
+def test_times_are_measured_when_asked_and_can_be_taken_away(page, checkpoint):
+    opened(page, checkpoint, ".st-key-from-rnn-measure button", section="Parallel and cost", d="16", repetitions="1")
+    expect(page.get_by_text("Nothing is measured before")).to_be_visible()
+    page.get_by_text("Measure on this machine").click()
+    expect(page.get_by_text("32 of 32: done")).to_be_visible()
+    expect(page.get_by_text("In the upper half of the lengths time grows as")).to_be_visible()
+    with page.expect_download() as table:
+        page.get_by_text("The times, CSV").click()
+    rows = table.value.path().read_text().splitlines()
+    assert len(rows) == 1 + 32
+    assert rows[1].startswith("RNN,8,0,")
+
+
+def test_measuring_can_be_stopped_and_what_is_there_stays(page, checkpoint):
+    opened(page, checkpoint, ".st-key-from-rnn-measure button", section="Parallel and cost", d="512", repetitions="25")
+    page.get_by_text("Measure on this machine").click()
+    expect(page.get_by_text(": measuring")).to_be_visible()
+    page.locator(".st-key-from-rnn-stop button").click()
+    expect(page.get_by_text("stopped; what was measured stays")).to_be_visible()
+
+
+def test_a_picture_and_the_norms_can_be_taken_away(page, checkpoint):
+    opened(page, checkpoint)
+    with page.expect_download() as picture:
+        page.locator(".maps .save").click()
+    assert picture.value.suggested_filename == "what-reaches-what.png"
+    assert picture.value.path().read_bytes()[:4] == b"\x89PNG"
+    with page.expect_download() as numbers:
+        page.get_by_text("The norms, npz").click()
+    held = np.load(numbers.value.path())
+    np.testing.assert_allclose(held["bidirectional-RNN.norms"], computed(checkpoint, BIDIRECTIONAL).norms.numpy(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("width", [420, 1600])
+def test_nothing_is_wider_than_the_screen(page, checkpoint, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    for section in ("What reaches what", "Parallel and cost", "Sentence length", "Two alignments"):
+        opened(page, checkpoint, ".headline", section=section)
+        rested(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), section
+        assert not page.locator("[data-testid=stException]").count()
+    page.set_viewport_size({"width": 1280, "height": 720})

@@ -1,0 +1,131 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The Masks page in a real browser: cells are painted, and every number on the page is what `models` computes."""
+
+import pytest
+import torch
+from playwright.sync_api import Page, expect
+from served_app import browser, context, in_url, page, visit
+
+import models
+from models.analysis.masked_comparison import MaskedRun, run_masked
+from models.layers.masks import LOOK_AHEAD
+from models.scope import Scope
+from models.trace.edits import MaskChange, MaskChanges
+
+LONG, SHORT = "March 5, 2021", "24/07/69"
+
+
+@pytest.fixture(scope="module")
+def dates() -> Scope:
+    return models.load("dates", device="cpu")
+
+
+@pytest.fixture
+def opened(page: Page) -> Page:
+    """A fresh session with both texts."""
+    page.set_viewport_size({"width": 1280, "height": 1300})     # all of it, so that the pointer reaches it
+    visit(page, "masks", ".masks[data-painted]", **{"checkpoint": "dates", "source": LONG, "masks-second": SHORT})
+    return page
+
+
+def cell(page: Page, query: int, key: int) -> tuple[float, float]:
+    """Where a cell of the mask to paint on is, in the window."""
+    box = page.locator(".paintable canvas.cells").bounding_box()
+    at = page.locator(".masks").evaluate("e => Object.fromEntries(Object.entries(e.dataset).map(([k, v]) => [k, +v]))")
+    return box["x"] + at["left"] + (key + 0.5) * at["wide"], box["y"] + at["top"] + (query + 0.5) * at["tall"]
+
+
+def settled(page: Page, story: str) -> None:
+    """Python has answered with this in its account of what was done."""
+    expect(page.locator(".masks .story")).to_contain_text(story)
+
+
+def computed(scope: Scope, changes: MaskChanges, row: int = 0) -> tuple[MaskedRun, MaskedRun]:
+    own = run_masked(scope, [(LONG, None), (SHORT, None)])
+    return own[row], run_masked(scope, [(run.trace.source.text, run.trace.target) for run in own], changes)[row]
+
+
+def compare(page: Page, before: MaskedRun, after: MaskedRun) -> None:
+    """Every number the page has against the runs computed here."""
+    root = page.locator(".masks")
+    site, head = root.get_attribute("data-site"), int(root.get_attribute("data-head"))
+    values = root.evaluate(
+        "e => Object.fromEntries(Object.entries(e.values).map(([name, array]) => [name, Array.from(array)]))"
+    )
+    for name, run in (("before", before), ("after", after)):
+        weights = run.trace.attention[site].weights(head).flatten()
+        torch.testing.assert_close(torch.tensor(values[name]), weights, atol=1e-5, rtol=1e-4)
+        assert float(root.get_attribute(f"data-{name}")) == pytest.approx(run.log_prob, rel=1e-4, abs=1e-5)
+        column = page.locator(f".masks .tokens td.{name}").all_inner_texts()
+        for text, value in zip(column, [run.log_prob, *run.log_probs], strict=True):
+            assert float(text.replace("−", "-")) == pytest.approx(value, abs=0.0051)
+    blocked = (~after.trace.attention[site].allowed()).flatten().tolist()
+    assert [bool(x) for x in values["blockedAfter"]] == blocked
+    assert all(weight == 0 for weight, off in zip(values["after"], blocked, strict=True) if off)
+    assert root.get_attribute("data-wrote") == after.output
+    expect(page.locator(".checks .passed")).to_have_count(5)
+
+
+def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope) -> None:
+    compare(opened, *computed(dates, MaskChanges()))
+    opened.mouse.click(*cell(opened, 3, 3))
+    settled(opened, "1 cell forbidden")
+    compare(opened, *computed(dates, MaskChanges(decoder_self=MaskChange(forbidden=((3, 3),)))))
+    opened.mouse.move(*cell(opened, 5, 0))
+    opened.mouse.down()
+    opened.mouse.move(*cell(opened, 5, 4))
+    opened.mouse.up()
+    opened.mouse.click(*cell(opened, 0, 2))
+    settled(opened, "6 cells forbidden, 1 cell allowed")
+    forbidden = ((3, 3), *((5, key) for key in range(5)))
+    compare(opened, *computed(dates, MaskChanges(decoder_self=MaskChange(forbidden=forbidden, opened=((0, 2),)))))
+    in_url(opened, "decoder-mask", "f3.3_f5.0-4_a0.2")
+    opened.mouse.click(*cell(opened, 3, 3))       # again: as it was
+    settled(opened, "5 cells forbidden, 1 cell allowed")
+    opened.reload()
+    opened.wait_for_selector(".masks[data-painted]")
+    settled(opened, "5 cells forbidden, 1 cell allowed")
+    opened.get_by_role("button", name="Undo all changes").click()
+    settled(opened, "Nothing is changed yet")
+
+
+def test_a_cell_says_who_blocks_it(opened: Page) -> None:
+    opened.mouse.move(*cell(opened, 3, 6))
+    tip = opened.locator(".masks .tip")
+    expect(tip).to_contain_text("2 may not read 0")
+    expect(tip).to_contain_text("look-ahead: the key comes after the query")
+    expect(tip).to_contain_text("False, adds −∞")
+    rows = opened.locator(".masks .forms tr")
+    expect(rows.nth(0)).to_have_text("boolean" + "True" * 4 + "False" * 7)
+    expect(rows.nth(1)).to_have_text("additive" + "0" * 4 + "−∞" * 7)
+    opened.mouse.move(*cell(opened, 6, 2))
+    expect(tip).to_contain_text("no layer blocks it")
+
+
+def test_lifting_look_ahead_tells_what_was_measured(opened: Page, dates: Scope) -> None:
+    opened.get_by_role("combobox", name="Ready-made, decoder self").click()
+    opened.get_by_role("option", name="none: read everything").click()
+    settled(opened, "The decoder may look ahead.")
+    before, after = computed(dates, MaskChanges(decoder_self=MaskChange(lifted=(LOOK_AHEAD,))))
+    compare(opened, before, after)
+    settled(opened, f"{-before.log_prob / 11:.3f} → {-after.log_prob / 11:.3f} nats a token")
+
+
+def test_another_mask_is_chosen_and_a_word_forbidden_by_its_column(opened: Page, dates: Scope) -> None:
+    opened.locator(".masks .group[data-kind=cross]").click()
+    expect(opened.locator(".masks[data-kind=cross]")).to_be_visible()
+    x, _ = cell(opened, 0, 0)
+    box = opened.locator(".paintable canvas.cells").bounding_box()
+    top = float(opened.locator(".masks").get_attribute("data-top"))
+    opened.mouse.click(x, box["y"] + top - 8)
+    settled(opened, "11 cells forbidden")
+    column = tuple((query, 0) for query in range(11))
+    compare(opened, *computed(dates, MaskChanges(cross=MaskChange(forbidden=column))))
+
+
+def test_cells_are_painted_by_keyboard(opened: Page, dates: Scope) -> None:
+    opened.locator(".paintable canvas.cells").focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowRight", " "):     # the first one only shows where one is
+        opened.keyboard.press(key)
+    settled(opened, "1 cell forbidden")
+    compare(opened, *computed(dates, MaskChanges(decoder_self=MaskChange(forbidden=((2, 1),)))))

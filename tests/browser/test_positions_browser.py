@@ -1,0 +1,160 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The Positions page in a real browser: a formula is picked, tokens are reordered, and the numbers are those of `models`."""
+
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+from served_app import PATIENCE, browser, context, in_url, page, rested, visit
+from small import Reversal, random_model
+
+import models
+from models.analysis.permutation_test import new_order, shuffle_test, without_positions
+from models.analysis.position_measures import measure
+from models.checkpoint import save_checkpoint
+from models.layers.positions import FORMULAS, formula_table
+from viz_app.views.positions import text as say
+from viz_app.views.positions.shuffle import says
+
+TEXT = "abcde"
+CELLS = """key => {   // the cells of a plotly heatmap, by the key of its Streamlit element
+    const plot = document.querySelector(`.st-key-${key} .js-plotly-plot`);
+    const z = plot && plot._fullLayout && plot.calcdata && plot.calcdata[0][0].z;
+    return z && [...z].map(row => [...row]);
+}"""
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model with random weights and learned positions."""
+    folder = tmp_path_factory.mktemp("browser") / "learned"
+    model = random_model(vocab_size=9, n_encoder_layers=2, positions="learned")
+    save_checkpoint(folder, model, Reversal().tokenizer, {"step": 0, "task": "reversal"})
+    return folder
+
+
+def opened(page: Page, folder: Path, **params: str) -> None:
+    """A fresh session at this link."""
+    asked = {"checkpoint": str(folder), "source": TEXT, **{f"positions-{name}": value for name, value in params.items()}}
+    visit(page, "positions", ".checks", **asked)
+
+
+def cells(page: Page, key: str, wanted: np.ndarray) -> np.ndarray:
+    """The cells of the picture, as soon as it is of the wanted shape and near the wanted values."""
+    near = f"({CELLS})"
+    page.wait_for_function(
+        """([source, key, wanted]) => {
+            const found = eval(source)(key);
+            return found && found.length === wanted.length && found[0].length === wanted[0].length
+                && found.every((row, i) => row.every((v, j) => Math.abs(v - wanted[i][j]) < 1e-3));
+        }""",
+        arg=[near, key, wanted.tolist()],
+    )
+    return np.array(page.evaluate(CELLS, key))
+
+
+def moved(page: Page, name: str, wanted: np.ndarray) -> np.ndarray:
+    """The cells of a map of the shuffle test, as soon as they are near the wanted ones."""
+    rects = page.locator(f".shuffle rect[data-map={name}]")
+    end = time.monotonic() + PATIENCE / 1000
+    while True:
+        found = np.array(rects.evaluate_all("all => all.map((e) => Number(e.dataset.value))"))
+        if found.size == wanted.size and np.allclose(found.reshape(wanted.shape), wanted, atol=1e-3):
+            return found.reshape(wanted.shape)
+        assert time.monotonic() < end, (found, wanted)
+        page.wait_for_timeout(50)
+
+
+def test_picking_a_formula_draws_it(page, checkpoint):
+    opened(page, checkpoint, section="Map", d_model="16", length="40")
+    for formula in ("2^i", "sin-sin", "paper"):
+        page.get_by_text(say.NAMES[formula], exact=True).click()
+        table = formula_table(formula, 40, 16)
+        drawn = cells(page, "positions-map", table.numpy())
+        np.testing.assert_allclose(drawn, table.float().numpy(), atol=1e-7)
+    page.get_by_text(say.NAMES[say.OWN], exact=True).click()
+    own = models.load(checkpoint, device="cpu").model.positions.table.detach().numpy()
+    np.testing.assert_array_equal(cells(page, "positions-map", own).astype("float32"), own)
+    in_url(page, "positions-table", say.NAMES[say.OWN])
+    assert "✗" not in page.locator(".checks").inner_text()
+
+
+def test_the_misprints_are_measured_as_models_measures_them(page, checkpoint):
+    opened(page, checkpoint, section="Two misprints", d_model="32", length="60", shift="7")
+    rows = page.locator("table tr")
+    expect(rows).to_have_count(9)
+    found = [row.split("\t") for row in rows.all_inner_texts()]
+    measures = [measure(formula, 60, 32, 7) for formula in FORMULAS]
+    assert [row[1:] for row in found[1:]] == [values for _, values in say.measured_rows(measures)]
+    assert found[0][1:] == [say.NAMES[formula] for formula in FORMULAS]
+
+
+def test_reordering_the_tokens_is_the_shuffle_test(page, checkpoint):
+    opened(page, checkpoint)
+    scope = models.load(checkpoint, device="cpu")
+    ids = scope.encode_source(TEXT).ids
+    for how in ("reversed", "two swapped", "shuffled"):
+        page.get_by_text(how, exact=True).click()
+        order = new_order(len(ids), how, 0)
+        positioned = shuffle_test(scope.model, ids, order)
+        drawn = moved(page, "map0", positioned.change.T.numpy())
+        np.testing.assert_allclose(drawn, positioned.change.T.numpy(), atol=1e-5)
+    bare = shuffle_test(without_positions(scope.model), ids, order)
+    assert moved(page, "map1", bare.change.T.numpy()).max() < 1e-4
+    expect(page.locator(".explained")).to_contain_text(f"{100 * float(positioned.mean[-1]):.0f} % of its length")
+    expect(page.locator(".st-key-positions-shuffle")).to_contain_text(says(float(positioned.change[1, 0])))
+    lines = page.locator(".shuffle line[data-moves]").evaluate_all("all => all.map((e) => e.dataset.moves.split(' ').map(Number))")
+    assert lines == [[from_, to] for to, from_ in enumerate(order)]
+    bars = page.locator(".shuffle rect[data-bar]").evaluate_all("all => all.map((e) => Number(e.dataset.value))")
+    np.testing.assert_allclose(bars, np.stack([positioned.mean, bare.mean]).T.ravel(), atol=1e-5)
+    cell = page.locator(".shuffle rect[data-map=map0][data-row='2'][data-stage='1']")
+    cell.hover(force=True)
+    expect(page.locator(".st-key-positions-shuffle .tip")).to_contain_text(cell.get_attribute("data-value"))
+    with page.expect_download() as picture:
+        page.locator(".st-key-positions-shuffle .save").click()
+    drawing = ElementTree.parse(picture.value.path())
+    assert len(drawing.findall(".//{*}rect[@data-map]")) == 2 * positioned.change.numel()
+
+
+def test_typing_reorders_the_new_text(page, checkpoint):
+    opened(page, checkpoint, order="reversed")
+    page.locator(".st-key-source input").fill("edcbabc")
+    scope = models.load(checkpoint, device="cpu")
+    ids = scope.encode_source("edcbabc").ids
+    change = shuffle_test(scope.model, ids, new_order(len(ids), "reversed")).change.T.numpy()
+    np.testing.assert_allclose(moved(page, "map0", change), change, atol=1e-5)
+    in_url(page, "source", "edcbabc")
+    in_url(page, "positions-order", "reversed")
+
+
+def test_a_link_shows_the_same_view(page, checkpoint):
+    opened(page, checkpoint, section="Curves", dims="3", d_model="8", length="60", table=say.NAMES["sin-sin"])
+    expect(page.locator(".st-key-positions-dims")).to_contain_text("3")
+    expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
+    expect(page.locator(".st-key-explanation")).to_contain_text("Sine printed in both places")
+
+
+def test_a_picture_and_a_table_can_be_taken_away(page, checkpoint):
+    opened(page, checkpoint, section="Map", d_model="8", length="20")
+    cells(page, "positions-map", formula_table("paper", 20, 8).numpy())
+    with page.expect_download() as table:
+        page.get_by_text("This table, CSV").click()
+    assert len(table.value.path().read_text().splitlines()) == 21
+    page.locator(".st-key-positions-map .js-plotly-plot").hover()
+    with page.expect_download() as picture:
+        page.locator(".st-key-positions-map [data-title^=Download]").click()
+    assert picture.value.suggested_filename == "positions-map.svg"
+
+
+@pytest.mark.parametrize("section", ["Shuffle test", "Curves", "Map", "Two misprints", "Added or concatenated"])
+def test_nothing_is_wider_than_the_screen(page, checkpoint, section):
+    page.set_viewport_size({"width": 420, "height": 800})
+    opened(page, checkpoint, section=section)
+    rested(page)
+    for width in (420, 1280, 1600):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_function("width => innerWidth === width && document.documentElement.scrollWidth <= width + 1", arg=width)
+    assert not page.locator("[data-testid=stException]").count()

@@ -1,0 +1,322 @@
+"""The shipped checkpoints: their size, their record, and their scores, measured again on held-out cases."""
+
+import functools
+import itertools
+import os
+import re
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+import models
+from models import cli, train_command
+from models.analysis.checks import check_site
+from models.layers import masks
+from models.layers.masks import Mask
+from models.scope import shipped_folder
+from models.tasks import open_task
+from models.tasks.base import Case
+from models.tasks.translation import TATOEBA_LICENCE
+from models.training.evaluation import score
+from models.training.trainer import Recipe
+
+LIMITS = {   # checkpoint → megabytes it may take
+    "dates": 1, "dates-additive": 1, "dates-attn": 1, "dates-bahdanau": 1, "dates-cosine": 1, "dates-dot": 1, "dates-general": 1,
+    "dates-multihead": 1, "dates-rnn": 1, "dates-scaled-dot": 1, "dates-self-attn": 1, "dates-stacked": 1,
+    "dates-stacked-residual": 1,
+    "eng-fra": 12, "eng-fra-bahdanau": 12, "eng-fra-rnn": 12,
+}
+SCORES = {   # checkpoint → least score recorded on held-out cases
+    "dates": 99, "dates-bahdanau": 99, "eng-fra": 40, "eng-fra-bahdanau": 40, "eng-fra-rnn": 20,
+}
+ROOT = Path(__file__).parents[2]
+DATA = Path(os.environ.get("ATTNSCOPE_DATA", ROOT.parent / "shared" / "data"))
+TATOEBA = DATA / "tatoeba-eng-fra.tsv.gz"
+CASES = 300   # of each checkpoint, scored again
+MEGABYTE = 2**20
+
+
+def size(folder: Path) -> int:
+    return sum(p.stat().st_size for p in folder.iterdir() if p.is_file())
+
+
+@pytest.fixture(scope="module", params=LIMITS)
+def scope(request):
+    return models.load(request.param, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def dates():
+    return models.load("dates", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def eng_fra():
+    return models.load("eng-fra", device="cpu")
+
+
+def test_all_are_there():
+    assert models.shipped() == list(LIMITS)
+
+
+@pytest.mark.parametrize(("name", "limit"), LIMITS.items())
+def test_sizes(name, limit):
+    folder = shipped_folder() / name
+    assert size(folder) <= limit * MEGABYTE
+    extra = {p.name for p in folder.iterdir()} - {"config.json", "model.safetensors", "tokenizer.json", "training.json"}
+    assert extra <= {"snapshots"}   # no training state, nothing half written
+
+
+def test_dates_has_about_a_dozen_snapshots_of_its_training(dates):
+    assert size(shipped_folder() / "dates" / "snapshots") <= 6 * MEGABYTE
+    assert 10 <= len(dates.snapshots) <= 14
+    assert dates.snapshots[0] == 0
+    assert dates.snapshots[-1] == dates.training["step"]
+    losses = []
+    cases = open_task("dates").held_out(97)
+    for step in (0, dates.snapshots[-4], dates.snapshots[-1]):
+        snapshot = models.load("dates", device="cpu", snapshot=step)
+        assert snapshot.training["step"] == step
+        losses.append(score(snapshot.model, snapshot.tokenizer, cases, "exact match"))
+    assert losses[0] == 0 < losses[1] < losses[2]
+
+
+def test_the_record_says_how_the_weights_came_to_be(scope):
+    record = scope.training
+    assert record["step"] == record["recipe"]["steps"]
+    assert record["training_seconds"] > 0
+    assert record["data"]
+    assert record["scores"]["cases"] >= 1000
+    validated = [row["validation loss"] for row in record["curve"] if "validation loss" in row]
+    assert len(validated) >= 4
+    if scope.name != "dates-stacked":   # shipped to show that a stack without residual connections does not learn
+        assert validated[-1] < validated[0]
+    assert sum(group["cases"] for group in record["by_length"]) == record["scores"]["cases"]
+    wanted = {"dates": "no foreign data", "translation": TATOEBA_LICENCE}[scope.task]
+    assert wanted in record["licence"]
+
+
+def test_the_recorded_command_gives_that_recipe_and_those_sizes(scope):
+    options = cli._parser().parse_args(shlex.split(scope.training["command"])[1:])
+    plan = train_command.plan_of(options)
+    assert plan.recipe == Recipe(**scope.training["recipe"])
+    sizes = asdict(scope.config)
+    assert plan.sizes.items() <= sizes.items()
+    assert options.task == scope.task
+
+
+@functools.cache
+def held_out(kind: str) -> tuple[dict, list[Case], str]:
+    """What a task says of its data, all its held-out cases, and its metric."""
+    if kind == "translation" and not TATOEBA.exists():
+        wanted = f"{TATOEBA} is not there: the translators' scores want these pairs; ATTNSCOPE_DATA says in which folder"
+        if os.environ.get("CI"):
+            pytest.fail(wanted)
+        pytest.skip(wanted)
+    given = (TATOEBA,) if kind == "translation" else (None,)
+    how = {"tokenizer": models.load("eng-fra", device="cpu").tokenizer} if kind == "translation" else {}
+    task = open_task(kind, *given, **how)
+    return task.data(), task.held_out(), task.metric
+
+
+def few(groups: list[dict]) -> list[dict]:
+    """The smallest groups of the record, as many as make up some CASES."""
+    chosen, n = [], 0
+    for group in sorted(groups, key=lambda group: group["cases"]):
+        if chosen and n + group["cases"] > CASES:
+            break
+        chosen, n = [*chosen, group], n + group["cases"]
+    return chosen
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_scores_are_what_the_record_says(name):
+    """Whole groups of source length again, each against its own recorded score: every case of it, decoded anew.
+
+    Two tokens may be so nearly alike that another machine's rounding takes the other one: in one case of a group."""
+    scope = models.load(name, device="cpu")
+    data, cases, metric = held_out(scope.task)
+    record = scope.training
+    assert data == record["data"]
+    assert record["scores"]["cases"] == len(cases)
+    whole = record["scores"][f"held-out {metric}"]
+    assert whole >= SCORES.get(name, 0)
+    assert [group["score"] for group in few(record["by_length"])]
+    for group in few(record["by_length"]):
+        of = [case for case in cases if group["least"] <= len(case.source.split()) <= group["most"]]
+        assert len(of) == group["cases"]
+        again = score(scope.model, scope.tokenizer, of, metric)
+        if metric == "exact match":
+            assert again == pytest.approx(group["score"], abs=100 / len(of) + 0.01)
+        else:
+            assert again == pytest.approx(group["score"], abs=0.3)
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_whole_score_is_that_of_its_groups(name):
+    """Exact match of all is the mean over the groups, each counted by its cases; BLEU of all lies among theirs."""
+    record = models.load(name, device="cpu").training
+    groups, scores = record["by_length"], record["scores"]
+    if "held-out BLEU" in scores:
+        assert min(g["score"] for g in groups) < scores["held-out BLEU"] < max(g["score"] for g in groups)
+    else:
+        right = sum(round(g["score"] * g["cases"] / 100) for g in groups)
+        assert scores["held-out exact match"] == pytest.approx(100 * right / scores["cases"], abs=0.005)
+        assert all(g["score"] == pytest.approx(100 * round(g["score"] * g["cases"] / 100) / g["cases"], abs=0.01) for g in groups)
+
+
+# README's figures
+
+
+def rows(first: str) -> list[list[str]]:
+    """The cells of the README's table whose header begins so, header and rule left out."""
+    lines = iter((ROOT / "README.md").read_text(encoding="utf-8").splitlines())
+    next(line for line in lines if line.startswith(first))
+    next(lines)
+    body = itertools.takewhile(lambda line: line.startswith("|"), lines)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in body]
+
+
+def checkpoints(cell: str) -> list[str]:
+    """`dates-a`, `-b` are dates-a and dates-b."""
+    names = re.findall(r"`([\w-]+)`", cell)
+    return [names[0].split("-")[0] + name if name.startswith("-") else name for name in names]
+
+
+def numbers(cell: str) -> list[str]:
+    return [n.replace(",", "") for n in re.findall(r"\d{1,3}(?:,\d{3})+|\d+\.\d+|\d+", cell)]
+
+
+def is_printed(value: float, text: str) -> bool:
+    """Whether the text is the value, rounded to its decimals; the record itself is rounded to two."""
+    return abs(float(text) - value) <= 0.5 * 10.0 ** -len(text.partition(".")[2]) + 0.0051
+
+
+def test_the_readmes_sizes_and_scores_are_the_checkpoints_own():
+    seen = []
+    for cell, what, sizes, scores in rows("| Checkpoint |"):
+        scopes = [models.load(name, device="cpu") for name in checkpoints(cell)]
+        seen += [scope.name for scope in scopes]
+        own = [sum(p.numel() for p in scope.model.parameters()) for scope in scopes]
+        printed = [int(n) for n in numbers(sizes)]
+        assert printed == ([min(own), max(own)] if " to " in sizes else own)
+        results = [next(v for k, v in scope.training["scores"].items() if k.startswith("held-out")) for scope in scopes]
+        assert len(numbers(scores)) == len(results)
+        assert all(map(is_printed, results, numbers(scores)))
+        metric = "BLEU" if scopes[0].task == "translation" else "%"
+        assert metric in scores
+        if steps := re.search(r"([\d,]+) steps", what):
+            assert {scope.training["step"] for scope in scopes} == {int(steps[1].replace(",", ""))}
+    assert sorted(seen) == models.shipped()
+
+
+def test_the_readmes_scores_by_length_are_the_records():
+    header = next(line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("| | "))
+    lengths = [cell.strip() for cell in header.strip("|").split("|")][1:]
+    table = rows("| | ")
+    assert [checkpoints(name) for name, *_ in table] == [["eng-fra"], ["eng-fra-bahdanau"], ["eng-fra-rnn"]]
+    for name, *cells in table:
+        groups = models.load(checkpoints(name)[0], device="cpu").training["by_length"]
+        assert lengths == [f"{group['least']}–{group['most']}" for group in groups]
+        assert len(cells) == len(groups)
+        assert all(is_printed(group["score"], cell) for group, cell in zip(groups, cells, strict=True))
+
+
+def test_the_readmes_counts_are_the_records():
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    translator, dates = (models.load(name, device="cpu").training for name in ("eng-fra", "dates"))
+    assert f"over {translator['scores']['cases']:,} source sentences" in text
+    assert f"over {dates['scores']['cases']:,} strings" in text
+    assert f"learned from {translator['data']['pairs']['train'] // 1000 * 1000:,} sentence pairs" in text
+
+
+def test_a_missing_data_folder_is_said_and_fails_where_nobody_would_read_it(monkeypatch):
+    nowhere = Path("no such folder") / "pairs.tsv.gz"
+    monkeypatch.setitem(globals(), "TATOEBA", nowhere)
+    for where, outcome in (("", pytest.skip.Exception), ("true", pytest.fail.Exception)):
+        monkeypatch.setenv("CI", where)
+        with pytest.raises(outcome, match=re.escape(str(nowhere)) + r" is not there.*ATTNSCOPE_DATA says in which folder"):
+            held_out.__wrapped__("translation")
+
+
+def test_stacked_attention_learns_with_add_and_norm_and_not_without():
+    """The same sizes, recipe and batches; without, scores of millions leave softmax one key to pick."""
+    plain, residual = (models.load(name, device="cpu") for name in ("dates-stacked", "dates-stacked-residual"))
+    assert asdict(residual.config) == asdict(plain.config) | {"residual": True}
+    assert Recipe(**residual.training["recipe"]) == Recipe(**plain.training["recipe"])
+    assert plain.training["scores"]["held-out exact match"] < 1 < 90 < residual.training["scores"]["held-out exact match"]
+    largest = [
+        max(float(site.scores().abs().max()) for site in scope.run("5 March 1998", "1998-03-05").attention.values())
+        for scope in (plain, residual)
+    ]
+    assert largest[0] > 1e6 > 1e3 > largest[1]
+
+
+def test_the_fixed_vector_loses_more_of_a_long_sentence_than_the_alignment():
+    """Bahdanau et al. 2015, figure 2, from the recorded scores by source length."""
+    def kept(name: str) -> float:
+        groups = models.load(name, device="cpu").training["by_length"]
+        return groups[-1]["score"] / max(group["score"] for group in groups)
+
+    assert kept("eng-fra-rnn") < 0.4 < 0.6 < kept("eng-fra-bahdanau")
+
+
+def test_the_three_translators_read_the_same_tokens_of_the_same_data():
+    scopes = [models.load(name, device="cpu") for name in LIMITS if name.startswith("eng-fra")]
+    assert len({scope.tokenizer.to_json() for scope in scopes}) == 1
+    assert len({str(scope.training["data"]) for scope in scopes}) == 1
+
+
+def test_eng_fra_writes_french(eng_fra, capsys):
+    assert "livre" in eng_fra.write("She is reading a book.").text
+    assert cli.main(["decode", "eng-fra", "She is reading a book.", "--device", "cpu"]) == 0
+    assert "livre" in capsys.readouterr().out
+    assert "livre" in eng_fra.write("She is reading a book.", "beam").text
+
+
+def test_the_issues_notebook_snippet():
+    scope = models.load("eng-fra")
+    trace = scope.run("We like him.", "Nous l'aimons bien.")
+    site = trace.attention["decoder.layers.0.cross_attn"]
+    torch.testing.assert_close(site.weights(head=2).sum(-1), torch.ones(len(site.query_tokens)))
+    assert site.weights(head=2).shape == (len(site.query_tokens), len(site.key_tokens))
+    assert trace.output
+
+
+def test_cross_attention_aligns(eng_fra):
+    """To say "livre" the decoder looks at "book", some head of some layer more than at anything else."""
+    trace = eng_fra.run("She is reading a book.")
+    at = trace.predicted.index("▁livre")
+    best = [
+        site.key_tokens[int(weights[at].argmax())]
+        for site in trace.attention.values()
+        if site.kind == "cross"
+        for weights in site.weights()
+    ]
+    assert "▁book" in best
+
+
+@pytest.mark.parametrize("text", ["March 5, 1998", "mar. 5 mars 98", "👍 <script> 你好"])
+def test_every_site_passes_its_checks(scope, text):
+    trace = scope.run(text)
+    for site in trace.attention.values():
+        assert all(check.passed for check in check_site(site)), site.name
+
+
+def test_a_model_needs_its_positions_and_its_source(dates):
+    """Shuffled or foreign sources change the answer: the model reads, it does not recite."""
+    texts = {dates.write(text).text for text in ("5 March 1998", "5 May 1998", "8 March 1999")}
+    assert texts == {"1998-03-05", "1998-05-05", "1999-03-08"}
+    ids = torch.tensor([dates.encode_source("5 March 1998").ids])
+    blind = Mask([masks.padding(torch.zeros_like(ids), 0)])
+    with torch.no_grad():
+        target = torch.tensor([dates.encode_target("1998-03-0").ids])
+        every = dates.model.masks(ids, target)
+        memory = dates.model.encode(ids, every)
+        seeing = dates.model.decode(target, memory, every)
+        unseeing = dates.model.decode(target, memory, {**every, "cross": blind})
+    assert dates.tokenizer.token(int(seeing[0, -1].argmax())) == "5"
+    assert (seeing - unseeing).abs().max() > 1

@@ -1,0 +1,269 @@
+"""Teacher-forced and autoregressive runs by position: two routes to the same numbers, and where they part."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small import VOCAB, random_attention_only, random_ids, random_model, random_seq2seq
+from torch.utils.flop_counter import FlopCounterMode
+
+from models import decoding
+from models.analysis.multiply_adds import decoder_pass, work
+from models.architectures.transformer import Transformer
+from models.decoding import runs as decoding_runs
+from models.decoding.runs import Method
+from models.layers import masks
+from models.layers.masks import Mask
+from models.layers.similarity import KINDS
+from models.scope import Scope
+from models.tokenizers.base import END, START
+from models.trace import record
+
+GREEDY = Method()
+SOURCE = [5, 9, 4, 7, 11, 6, 8]
+SITES = [
+    "decoder.layers.0.self_attn",
+    "decoder.layers.0.cross_attn",
+    "decoder.layers.1.self_attn",
+    "decoder.layers.1.cross_attn",
+]
+
+
+def written(model: Transformer, method: Method = GREEDY, n: int = 5) -> decoding_runs.Run:
+    """A run that is ended by force after n tokens: a random model need not end by itself."""
+    return decoding_runs.autoregressive(model, SOURCE, replace(method, forced=(*method.forced, (n, END)))).run
+
+
+def test_both_ways_through_the_decoder_give_the_same_numbers(tiny: Transformer) -> None:
+    serial = written(tiny)
+    parallel = decoding_runs.along(tiny, SOURCE, serial.taken)
+    assert serial.taken == parallel.taken
+    assert serial.read == parallel.read == (START, *serial.taken[:-1])
+    torch.testing.assert_close(serial.log_probs, parallel.log_probs, rtol=1e-4, atol=1e-4)
+    assert list(serial.rows) == list(parallel.rows) == SITES
+    for site in SITES:
+        torch.testing.assert_close(serial.weights(site, 2), parallel.weights(site, 2), rtol=1e-4, atol=1e-5)
+
+
+def test_every_step_from_the_cache_is_the_step_without_it(tiny: Transformer) -> None:
+    serial = written(tiny)
+    plain = list(decoding.greedy(tiny, SOURCE, forced=serial.taken, use_cache=False, max_new=len(serial)))
+    torch.testing.assert_close(serial.log_probs, torch.stack([s.log_probs for s in plain]), rtol=1e-4, atol=1e-4)
+
+
+def test_the_keys_from_the_cache_are_the_earlier_positions(tiny: Transformer) -> None:
+    assert written(tiny).cached == (0, 1, 2, 3, 4, 5)
+    assert decoding_runs.along(tiny, SOURCE, [5, 6, 7]).cached == (0, 0, 0)
+
+
+def test_weights_are_those_of_a_recorded_pass_by_hand(tiny: Transformer) -> None:
+    run = written(tiny)
+    ids = torch.tensor([[START, *run.taken[:-1]]])
+    source = torch.tensor([SOURCE])
+    with torch.inference_mode(), record() as recording:
+        tiny(source, ids)
+    for site in SITES:
+        by_hand = recording.attention[site].weights()
+        torch.testing.assert_close(run.weights(site, 1), by_hand[1], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(run.weights(site), by_hand.mean(0), rtol=1e-4, atol=1e-5)
+
+
+def test_a_trace_by_position(scope: Scope) -> None:
+    trace = scope.run("abc", "cab")
+    run = decoding_runs.of_trace(trace)
+    assert run.read == trace.target.ids
+    assert run.taken == (*trace.target.ids[1:], END)
+    torch.testing.assert_close(run.log_probs.exp(), trace.logits.softmax(-1))
+    site = "decoder.layers.0.self_attn"
+    torch.testing.assert_close(run.weights(site, 1), trace.attention[site].weights(1))
+
+
+def test_entropy_in_nats(tiny: Transformer) -> None:
+    run = written(tiny)
+    p = run.log_probs.double().exp()
+    torch.testing.assert_close(run.entropy.double(), -(p * p.log()).sum(-1), rtol=1e-4, atol=1e-5)
+    assert (run.entropy < torch.tensor(float(VOCAB)).log()).all()
+
+
+def test_the_first_divergence(scope: Scope) -> None:
+    right = decoding_runs.of_trace(scope.run("abc", "cba"))
+    other = decoding_runs.of_trace(scope.run("abc", "cab"))
+    assert decoding_runs.first_divergence(right, other) == 1
+    assert decoding_runs.first_divergence(right, right) is None
+
+
+def test_a_forced_token_stands_and_the_model_goes_on_from_it(scope: Scope) -> None:
+    source = scope.encode_source("abc").ids
+    token = scope.tokenizer.encode("e").ids[0]
+    run = decoding_runs.autoregressive(scope.model, source, Method(forced=((1, token),))).run
+    free = decoding_runs.autoregressive(scope.model, source, Method()).run
+    assert run.taken[0] == free.taken[0]
+    assert run.taken[1] == token
+    after = decoding_runs.along(scope.model, source, [run.taken[0], token, END])
+    assert run.taken[2] == int(after.log_probs[2].argmax())
+
+
+def test_forcing_the_end_ends_the_run(scope: Scope) -> None:
+    run = decoding_runs.autoregressive(scope.model, scope.encode_source("abc").ids, Method(forced=((1, END),))).run
+    assert len(run) == 2
+    assert run.ended
+
+
+def test_a_draw_keeps_its_luck_where_a_token_is_forced(tiny: Transformer) -> None:
+    method = Method("sample", seed=3, temperature=2.0)
+    free = written(tiny, method)
+    same = written(tiny, Method("sample", seed=3, temperature=2.0, forced=((1, free.taken[1]),)))
+    assert same.taken == free.taken
+
+
+def test_beam_reads_its_best_step_by_step(scope: Scope) -> None:
+    source = scope.encode_source("abc").ids
+    result = decoding_runs.autoregressive(scope.model, source, Method("beam", width=3))
+    best = result.beam[-1].kept[0]
+    assert result.run.taken == best.tokens
+    given = result.run.log_probs.gather(1, torch.tensor(best.tokens)[:, None]).sum()
+    assert float(given) == pytest.approx(best.log_prob, abs=1e-4)
+
+
+def test_beam_goes_on_with_a_forced_token_alone(scope: Scope) -> None:
+    token = scope.tokenizer.encode("e").ids[0]
+    source = scope.encode_source("abc").ids
+    result = decoding_runs.autoregressive(scope.model, source, Method("beam", width=3, forced=((1, token),)))
+    assert {h.tokens[1] for step in result.beam[1:] for h in step.kept if len(h.tokens) > 1} == {token}
+
+
+def test_the_distribution_of_a_method(tiny: Transformer) -> None:
+    """Sampling alone changes it: by hand, at temperature 2, the three best, then those within 0.9."""
+    log_probs = written(tiny).log_probs[0]
+    for how in ("greedy", "beam"):
+        assert Method(how, temperature=2.0, top_k=3, top_p=0.9).filtered(log_probs) is log_probs
+    p = (log_probs.double() / 2).exp()
+    kept = p.argsort(descending=True)[:3].tolist()
+    shares = [float(p[i] / p[kept].sum()) for i in kept]
+    kept = [i for n, i in enumerate(kept) if sum(shares[:n]) < 0.9]
+    drawn = Method("sample", temperature=2.0, top_k=3, top_p=0.9).filtered(log_probs).exp()
+    assert {i: float(x) for i, x in enumerate(drawn) if x > 0} == {i: pytest.approx(float(p[i] / p[kept].sum())) for i in kept}
+    torch.testing.assert_close(Method("sample").filtered(log_probs), log_probs)
+
+
+@pytest.mark.parametrize("how", ["greedy", "sample", "beam"])
+def test_a_method_is_run_with_its_own_settings(tiny: Transformer, how: str) -> None:
+    method = Method(how, temperature=1.7, top_k=5, top_p=0.8, seed=4, width=3, alpha=0.2, forced=((1, 9), (6, END)))
+    result = decoding_runs.autoregressive(tiny, SOURCE, method)
+    forced = {1: 9, 6: END}
+    if how == "beam":
+        steps = list(decoding.beam(tiny, SOURCE, width=3, alpha=0.2, forced=forced))
+        assert result.beam == tuple(steps)
+        wanted = steps[-1].kept[0].tokens
+    elif how == "sample":
+        wanted = tuple(s.token for s in decoding.sample(tiny, SOURCE, seed=4, temperature=1.7, top_k=5, top_p=0.8, forced=forced))
+        assert result.beam == ()
+    else:
+        wanted = tuple(s.token for s in decoding.greedy(tiny, SOURCE, forced=forced))
+    assert result.method is method
+    assert result.run.taken == wanted
+    assert result.run.read == (START, *wanted[:-1])
+    assert result.run.taken[1] == 9
+    assert result.run.ended is (wanted[-1] == END)
+    assert len(result.run) == len(wanted)
+
+
+def test_a_run_that_was_cut_has_not_ended(scope: Scope) -> None:
+    run = decoding_runs.autoregressive(scope.model, scope.encode_source("abc").ids, Method()).run
+    assert run.ended
+    assert not replace(run, taken=run.taken[:-1]).ended
+    assert not replace(run, taken=()).ended
+
+
+def test_the_first_divergence_of_runs_of_unequal_length(scope: Scope) -> None:
+    run = decoding_runs.of_trace(scope.run("abc", "cba"))
+    assert decoding_runs.first_divergence(run, replace(run, taken=run.taken[:2])) is None      # no token differs where both stand
+    for i in range(len(run)):
+        other = replace(run, taken=(*run.taken[:i], 9, *run.taken[i + 1 :]))
+        assert decoding_runs.first_divergence(run, other) == decoding_runs.first_divergence(other, run) == i
+
+
+def test_an_unknown_method_says_so(tiny: Transformer) -> None:
+    with pytest.raises(ValueError, match=r"greedy, sample, beam, not 'luck'"):
+        decoding_runs.autoregressive(tiny, SOURCE, Method("luck"))
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_the_work_is_what_torch_counts(tiny: Transformer, use_cache: bool) -> None:
+    """torch's counter does not see the fused attention on a CPU, so its two products are added by hand."""
+    config, n = tiny.config, len(SOURCE)
+    steps = 4
+    target = random_ids(1, steps, seed=5)
+    with torch.no_grad():
+        run = decoding.Incremental(tiny, torch.tensor([SOURCE]), use_cache=use_cache)
+        for t in range(1, steps + 1):
+            with FlopCounterMode(display=False) as counter:
+                run.next_log_probs(target[:, :t])
+            counts = counter.get_flop_counts()["Global"]
+            products = sum(count for name, count in counts.items() if "attention" not in str(name)) // 2
+            new = 1 if use_cache else t
+            fused = config.n_decoder_layers * 2 * config.d_model * new * (t + n)
+            expected = work(config, n, steps)
+            assert products + fused == (expected.cached if use_cache else expected.uncached)[t - 1]
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("cell", ["gru", "tanh"])
+@pytest.mark.parametrize("attention", ["bahdanau", "none"])
+def test_the_work_of_a_recurrent_decoder_is_what_torch_counts(attention: str, cell: str, use_cache: bool) -> None:
+    """torch's counter does not see a matrix times a vector, so v·tanh is added by hand."""
+    model = random_seq2seq(attention=attention, cell=cell)
+    target, expected = random_ids(1, 4, seed=5), work(model.config, len(SOURCE), 4)
+    with torch.no_grad():
+        run = decoding.Incremental(model, torch.tensor([SOURCE]), use_cache=use_cache)
+        for t in range(1, 5):
+            with FlopCounterMode(display=False) as counter:
+                run.next_log_probs(target[:, :t])
+            unseen = (1 if use_cache else t) * len(SOURCE) * model.config.d_align if attention == "bahdanau" else 0
+            seen = counter.get_total_flops() // 2
+            assert seen + unseen == (expected.cached if use_cache else expected.uncached)[t - 1]
+
+
+@pytest.mark.parametrize("similarity", KINDS)
+@pytest.mark.parametrize("make", [random_model, random_attention_only])
+def test_the_work_of_any_similarity_is_what_torch_counts(make, similarity: str) -> None:
+    """With a cache, without one, and all at once. The fused kernel's two products, or the additive one's v·tanh, are unseen."""
+    model = make(similarity=similarity)
+    target, expected = random_ids(1, 4, seed=5), work(model.config, len(SOURCE), 4)
+    selves = model.config.n_decoder_layers if make is random_model else model.config.n_self_layers
+    crosses = model.config.n_decoder_layers if make is random_model else 1
+    unseen = model.config.d_model * (1 if similarity == "additive" else 2)
+
+    def counted(run: decoding.Incremental, t: int) -> int:
+        with FlopCounterMode(display=False) as counter:
+            run.next_log_probs(target[:, :t])
+        counts = counter.get_flop_counts()["Global"]
+        return sum(count for name, count in counts.items() if "attention" not in str(name)) // 2
+
+    with torch.no_grad():
+        for use_cache, wanted in ((True, expected.cached), (False, expected.uncached)):
+            run = decoding.Incremental(model, torch.tensor([SOURCE]), use_cache=use_cache)
+            for t in range(1, 5):
+                new = 1 if use_cache else t
+                assert counted(run, t) + unseen * new * (selves * t + crosses * len(SOURCE)) == wanted[t - 1]
+        run = decoding.Incremental(model, torch.tensor([SOURCE]))
+        assert counted(run, 4) + unseen * 4 * (selves * 4 + crosses * len(SOURCE)) == expected.parallel == expected.uncached[-1]
+
+
+def test_without_the_cache_the_encoder_memory_is_projected_again(tiny: Transformer) -> None:
+    config = tiny.config
+    saved = decoder_pass(config, 1, 1, 7) - decoder_pass(config, 1, 1, 7, memory_cached=True)
+    assert saved == config.n_decoder_layers * 2 * 7 * config.d_model**2
+
+
+def test_look_ahead_is_what_keeps_the_cache_true(tiny: Transformer) -> None:
+    """Without the mask a later token would change the keys of earlier positions from the second layer on."""
+    ids = torch.tensor([[START, 5, 6, 7, 9]])
+    unmasked = dict.fromkeys(masks.STREAMS, Mask())
+    ahead = [unmasked | {"decoder_self": Mask([masks.look_ahead(n, n)])} for n in (5, 3)]
+    memory = tiny.encode(torch.tensor([SOURCE]), unmasked)
+    with torch.no_grad():
+        open_, masked = (tiny.decode(ids, memory, m) for m in (unmasked, ahead[0]))
+        prefix = tiny.decode(ids[:, :3], memory, ahead[1])
+    torch.testing.assert_close(masked[:, :3], prefix, rtol=1e-4, atol=1e-4)
+    assert (open_[:, :3] - prefix).abs().max() > 0.01

@@ -1,0 +1,422 @@
+"""The Decoding page's pictures and files, read back: both runs, the beam and the drawing against softmax, sorting and counting."""
+
+import csv
+import io
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from drawn import Drawing, at, letters, mixed, rgb
+from small import random_model
+
+import models
+from models.checkpoint import Checkpoint
+from models.decoding import BeamStep, Hypothesis
+from models.decoding import runs as decoding_runs
+from models.decoding.runs import Method, Run
+from models.scope import Scope
+from models.tokenizers.base import END, START, Tokenizer
+from viz_app import words
+from viz_app.drawing.payload import unpack
+from viz_app.views.decoding import beam as decoding_beam
+from viz_app.views.decoding import files as decoding_files
+from viz_app.views.decoding import payloads as decoding_payloads
+from viz_app.views.decoding import svg as decoding_svg
+from viz_app.views.decoding.payloads import Reading, Story, reading
+
+TERMS = words.terms("translation", "eng-fra")
+CROSS, OWN = "decoder.layers.1.cross_attn", "decoder.layers.1.self_attn"
+NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]      # of the vocabulary, by id
+PAPER, ACCENT, TEXT, HATCH = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"
+A, B = (NAMES.index(letter) for letter in "ab")
+
+
+def story(scope: Scope, target: str | None = "edc", method: Method | None = None) -> Story:
+    trace, method = scope.run("abcde", target), method or Method()
+    run = decoding_runs.autoregressive(scope.model, trace.source.ids, method).run
+    free = decoding_runs.autoregressive(scope.model, trace.source.ids, Method()).run if method.forced else None
+    return Story(trace, decoding_runs.of_trace(trace), run, method, free)
+
+
+@pytest.fixture(scope="module")
+def scope() -> Scope:
+    return letters(n_ctx=13)
+
+
+@pytest.fixture(scope="module")
+def forced(scope: Scope) -> Story:
+    return story(scope, method=Method(forced=((1, A), (3, B))))
+
+
+def softmax(run: Run) -> np.ndarray:
+    """(position, vocab) probabilities in double."""
+    return run.log_probs.double().softmax(-1).numpy()
+
+
+def ranks(run: Run) -> list[int]:
+    return [1 + sorted(row, reverse=True).index(row[token]) for row, token in zip(softmax(run).tolist(), run.taken, strict=True)]
+
+
+def entropies(run: Run) -> np.ndarray:
+    return -np.array([sum(p * math.log(p) for p in row if p) for row in softmax(run).tolist()])
+
+
+def called(ids: list[int] | tuple[int, ...]) -> list[str]:
+    return [NAMES[i] for i in ids]
+
+
+# which attention
+
+
+def test_what_is_read_is_said_by_layer_and_head_from_1(scope: Scope) -> None:
+    trace = scope.run("abcde", "edc")
+    assert reading(trace, 1, 2) == Reading(CROSS, OWN, 2, "decoder layer 2, head 3", "Cross-attention")
+    assert reading(trace) == Reading(
+        "decoder.layers.0.cross_attn", "decoder.layers.0.self_attn", None, "decoder layer 1, mean over its 3 heads",
+        "Cross-attention",
+    )  # fmt: skip
+    bahdanau = letters("recurrent").run("abcde", "edc")
+    assert reading(bahdanau, 1, 2) == Reading("decoder.alignment", "", 0, "weights α of the context", "Alignment")
+    assert reading(letters("recurrent", attention="none").run("abcde", "edc")) == Reading()
+    alone = letters("attention only").run("abcde", "edc")
+    (cross,) = (site.name for site in alone.attention.values() if site.kind == "cross")
+    found = reading(alone, 1, 0)
+    assert (found.cross, found.name) == (cross, "decoder layer 2, head 1")
+    assert alone.attention[found.own].layer == 1
+
+
+# the stepper
+
+
+def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
+    header, arrays = unpack(decoding_payloads.stepper(forced, scope, reading(forced.trace, 1, 2), TERMS, 2, "A note."))
+    del header["arrays"]
+    n, count = len(forced.serial), models.analysis.multiply_adds.work(scope.config, 6, len(forced.serial))
+    lanes = {name: header.pop(name) for name in ("parallel", "serial", "free")}
+    assert [label[0] for label in header.pop("source")] == [*"abcde", "[end]"]
+    diverges = next(i for i, (a, b) in enumerate(zip(forced.parallel.taken, forced.serial.taken, strict=False)) if a != b)
+    assert header == {
+        "step": 2, "steps": max(4, n), "note": "A note.", "diverges": diverges, "forced": [1, 3], "how": "greedy",
+        "sampling": False,
+        "reading": "decoder layer 2, head 3", "cross": "Cross-attention", "own": True, "family": "attention", "vectors": [],
+        "sourceName": "the English sentence", "targetName": "the French so far", "ownText": False, "vocab": 11,
+        "mostEntropy": pytest.approx(math.log(11)), "unforceable": [0, 1],
+        "work": {"cached": list(count.cached), "uncached": list(count.uncached), "layers": 2, "source": 6, "state": 0,
+                 "parallel": models.analysis.multiply_adds.work(scope.config, 6, 4).parallel},
+    }  # fmt: skip
+    best = softmax(forced.parallel).argmax(1).tolist()
+    teacher, writer = lanes["parallel"], lanes["serial"]
+    assert [label[0] for label in teacher["read"]] == ["[start]", *"edc"]
+    assert [label[0] for label in teacher["given"]] == [*"edc", "[end]"]
+    assert [label[0] for label in teacher["predicted"]] == called(best)
+    assert teacher["best"] == best
+    assert (teacher["n"], teacher["taken"], teacher["ended"]) == (4, [*forced.trace.target.ids[1:], END], True)
+    assert [label[0] for label in writer["written"]] == called(forced.serial.taken)
+    assert [label[0] for label in writer["read"]] == ["[start]", *called(forced.serial.taken[:-1])]
+    assert (writer["n"], writer["taken"]) == (n, list(forced.serial.taken))
+    assert writer["ended"] == (forced.serial.taken[-1] == END)
+    assert writer["cached"] == list(range(n))
+    assert (writer["taken"][1], writer["taken"][3]) == (A, B)
+    assert lanes["free"] == {"written": writer_labels(forced.free), "taken": list(forced.free.taken)}
+    for name, run in (("parallel", forced.parallel), ("serial", forced.serial)):
+        assert arrays[f"{name}_rank"].tolist() == ranks(run)
+        np.testing.assert_allclose(arrays[f"{name}_entropy"], entropies(run), atol=1e-5)
+        shown = [[label[0] for label in row] for row in lanes[name]["candidates"]]
+        assert shown == [called(row) for row in arrays[f"{name}_ids"]]
+        for ids, p, whole, taken in zip(arrays[f"{name}_ids"], arrays[f"{name}_p"], softmax(run), run.taken, strict=True):
+            np.testing.assert_allclose(p, whole[ids], atol=1e-6)
+            assert ids[:8].tolist() == np.argsort(-whole, kind="stable")[:8].tolist()
+            assert taken in ids
+
+
+def writer_labels(run: Run) -> list:
+    special = ["<pad>", "<s>", "</s>", "<unk>"]
+    return [[NAMES[i], f"special token {special[i]}" if i < 4 else "", i < 4] for i in run.taken]
+
+
+def test_a_story_without_forced_tokens_has_no_other(scope: Scope) -> None:
+    told = story(scope, None)
+    header, arrays = unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))
+    assert (header["free"], header["forced"], header["note"], header["ownText"], header["diverges"]) == (None, [], "", True, -1)
+    assert "drawn_p" not in arrays
+
+
+def test_sampling_and_beam_are_called_what_they_are(scope: Scope) -> None:
+    told = story(scope, method=Method("sample", seed=2))
+    assert unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))[0]["how"] == "sampling"
+    told = story(scope, method=Method("beam", width=2))
+    assert unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))[0]["how"] == "beam search, its best"
+
+
+def test_a_recurrent_decoder_shows_its_states_on_one_scale() -> None:
+    scope = letters("recurrent", n_ctx=13)
+    told = story(scope)
+    header, arrays = unpack(decoding_payloads.stepper(told, scope, reading(told.trace), TERMS, 0))
+    assert (header["family"], header["own"], header["cross"], header["work"]["state"]) == ("recurrent", False, "Alignment", 7)
+    assert header["work"]["layers"] == 0
+    titles = {"decoder.contexts": "Context c(i), what it read", "decoder.states": "State s(i) after this step"}
+    assert [(one["name"], one["title"]) for one in header["vectors"]] == sorted(titles.items())
+    for one in header["vectors"]:
+        both = [arrays[f"{run}_{one['name']}"] for run in ("parallel", "serial")]
+        assert one["scale"] == max(np.abs(values).max() for values in both)
+        np.testing.assert_allclose(both[0], told.trace.activations[one["name"]].value[0].numpy(), rtol=1e-4, atol=1e-5)
+    assert "parallel_self" not in arrays
+    np.testing.assert_allclose(arrays["parallel_cross"], told.trace.attention["decoder.alignment"].weights(0).numpy(), atol=1e-6)
+
+
+# the beam
+
+
+def test_every_node_of_the_tree_says_its_own_numbers() -> None:
+    """On the shipped dates, where hypotheses end and wait."""
+    scope = models.load("dates", device="cpu")
+    trace, method = scope.run("May 5, 2021"), Method("beam", width=3, alpha=0.6)
+    steps = decoding_runs.autoregressive(scope.model, trace.source.ids, method).beam
+    step, rank = 4, 2
+    node = steps[step].kept[rank]
+    run = decoding_runs.along(scope.model, trace.source.ids, node.tokens)
+    header, arrays = unpack(decoding_beam.beam_tree(steps, (step, rank), run, trace, scope, reading(trace, 1, 3), TERMS, 0.6))
+    best = steps[-1].kept[0].tokens
+    for i, column in enumerate(header["steps"]):
+        assert len(column) == len(steps[i].kept)
+        assert [one["score"] for one in column] == sorted((one["score"] for one in column), reverse=True)
+        for one, h in zip(column, steps[i].kept, strict=True):
+            n = len(h.tokens)
+            ended = h.tokens[-1] == END
+            assert one["score"] == pytest.approx(h.log_prob / ((5 + n) / 6) ** 0.6)
+            assert (one["logProb"], one["n"], one["parent"], one["ended"]) == (h.log_prob, n, h.parent, ended)
+            assert one["carried"] == (n < i + 1)
+            assert one["best"] == (h.tokens == best[: i + 1])
+            assert one["text"] == "".join(scope.tokenizer.tokens(t for t in h.tokens if t != END))
+            assert one["label"][0] == ("[end]" if ended else scope.tokenizer.token(h.tokens[-1]))
+            if i:
+                parent = steps[i - 1].kept[h.parent].tokens
+                assert h.tokens == parent if one["carried"] else h.tokens[:-1] == parent
+    assert any(one["carried"] for column in header["steps"] for one in column)
+    assert {name: header[name] for name in ("node", "reading", "cross", "sourceName", "taken", "alpha")} == {
+        "node": [4, 2], "reading": "decoder layer 2, head 4", "cross": "Cross-attention", "sourceName": "the English sentence",
+        "taken": node.tokens[-1], "alpha": 0.6,
+    }  # fmt: skip
+    assert [label[0] for label in header["source"]] == [*"May·5,·2021", "[end]"]
+    assert [label[0] for label in header["read"]] == ["[start]", *scope.tokenizer.tokens(node.tokens[:-1])]
+    assert header["token"][0] == scope.tokenizer.token(node.tokens[-1])
+    again = scope.run("May 5, 2021", "".join(scope.tokenizer.tokens(node.tokens[:-1])))
+    p = again.logits[-1].softmax(-1)
+    assert arrays["ids"][:8].tolist() == p.topk(8).indices.tolist()
+    assert node.tokens[-1] in arrays["ids"]
+    np.testing.assert_allclose(arrays["p"], p[arrays["ids"].astype(np.int64)].numpy(), atol=1e-5)
+    assert [label[0] for label in header["candidates"]] == [
+        {"</s>": "[end]", "<s>": "[start]", "<pad>": "[padding]", "<unk>": "[unknown]", " ": "·"}.get(token, token)
+        for token in scope.tokenizer.tokens(arrays["ids"].tolist())
+    ]  # fmt: skip
+    np.testing.assert_allclose(arrays["cross"], again.attention[CROSS].weights(3)[-1].numpy(), atol=1e-5)
+    np.testing.assert_allclose(arrays["self"], again.attention[OWN].weights(3)[-1].numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(("node", "found"), [((0, 0), (0, 0)), ((1, 2), None), ((99, 0), None), (None, None)])
+def test_a_node_that_is_asked_for_is_shown_if_it_is_there(scope: Scope, node: tuple | None, found: tuple | None) -> None:
+    steps = decoding_runs.autoregressive(scope.model, scope.encode_source("abc").ids, Method("beam", width=2)).beam
+    best = steps[-1].kept[0]
+    ended = (len(best.tokens) - 1, next(r for r, h in enumerate(steps[len(best.tokens) - 1].kept) if h.tokens == best.tokens))
+    assert decoding_beam.nearest(steps, node) == (found or ended)
+
+
+def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
+    """In every lane, among the candidates, in the beam and in the drawing."""
+    tokenizer = Tokenizer.bpe(["reading the book", "a book is read"] * 7, 160)
+    model = random_model(vocab_size=tokenizer.vocab_size, n_ctx=13)
+    scope = Scope(Checkpoint(Path("pieces"), model, tokenizer, {"task": "translation"}), torch.device("cpu"))
+    book = tokenizer.backend.token_to_id("▁book")
+    trace = scope.run("a book", "book book")
+
+    def labels_of(ids: list[int], first: bool) -> list[str]:
+        names = [tokenizer.token(i).replace("▁", "" if first and tokenizer.token(i) != "▁" else "·") for i in ids]
+        return [NAMES[i] if i < 4 else name for i, name in zip(ids, names, strict=True)]
+
+    steps = BeamStep(0, (Hypothesis((book,), -1.0, -1.0, -1),)), BeamStep(1, (Hypothesis((book, book), -2.0, -2.0, 0),))
+    for i, node in enumerate(((0, 0), (1, 0))):
+        run = decoding_runs.along(model, trace.source.ids, steps[i].kept[0].tokens)
+        header, arrays = unpack(decoding_beam.beam_tree(steps, node, run, trace, scope, reading(trace), TERMS, 0.6))
+        assert [column[0]["label"][0] for column in header["steps"]] == ["book", "·book"]
+        assert header["token"][0] == ("·book" if i else "book")
+        assert [label[0] for label in header["read"]] == ["[start]", "book"][: 1 + i]
+        assert [label[0] for label in header["candidates"]] == labels_of(arrays["ids"].tolist(), first=not i)
+    method = Method(forced=((0, book), (1, book)))
+    told = Story(trace, decoding_runs.of_trace(trace), decoding_runs.autoregressive(model, trace.source.ids, method).run, method)
+    header, arrays = unpack(decoding_payloads.stepper(told, scope, reading(trace), TERMS, 0))
+    assert [label[0] for label in header["serial"]["written"]][:2] == ["book", "·book"]
+    for name in ("parallel", "serial"):
+        for i in (0, 1):
+            shown = [label[0] for label in header[name]["candidates"][i]]
+            assert shown == labels_of(arrays[f"{name}_ids"][i].tolist(), first=not i)
+    drawing = Drawing(decoding_svg.drawing(told, scope, reading(trace), 1, "t"))
+    y = drawing.said("and writes").get("y")
+    assert [text.text for text in drawing.texts if text.get("y") == y] == ["and writes", "book", "·book"]
+    for heading in (text for text in drawing.texts if text.text.startswith("Self-attention")):
+        row = [text for text in drawing.texts if float(text.get("y")) == float(heading.get("y")) + 22]
+        half = [text.text for text in row if 0 <= float(text.get("x")) - float(heading.get("x")) < 500]
+        assert half == ["[start]", "book"]
+
+
+# the drawing
+
+
+def test_the_rows_of_tokens_stand_one_above_the_other(scope: Scope, forced: Story) -> None:
+    drawing = Drawing(decoding_svg.drawing(forced, scope, reading(forced.trace, 1, 2), 2, "The title"))
+    title = drawing.said("The title")
+    assert (title.get("font-weight"), title.get("x"), title.get("y"), title.get("font-size")) == ("600", "10", "22", "12")
+    assert at(drawing.boxes[0]) == (0, 0, *drawing.size)
+    assert drawing.boxes[0].get("fill") == PAPER
+    assert drawing.root.get("fill") == TEXT
+    best = called(softmax(forced.parallel).argmax(1).tolist())
+    written = called(forced.serial.taken)[:3]
+    rows = [("given text", [*"edc", "[end]"]), ("decoder reads", ["[start]", *"edc"]), ("model predicts", best),
+            ("inference reads", ["[start]", *written[:-1]]), ("and writes", written)]  # fmt: skip
+    numbers = [text for text in drawing.texts if text.get("font-size") == "10"]
+    assert [text.text for text in numbers] == [str(i + 1) for i in range(forced.n_steps)]
+    columns = [float(text.get("x")) for text in numbers]
+    pitch = columns[1] - columns[0]
+    assert columns == [columns[0] + i * pitch for i in range(len(columns))]
+    heights = []
+    for name, tokens in rows:
+        side = drawing.said(name)
+        heights.append(float(side.get("y")))
+        here = [text for text in drawing.texts if text.get("y") == side.get("y") and text.get("text-anchor") == "middle"]
+        assert [(text.text, float(text.get("x"))) for text in here] == list(zip(tokens, columns, strict=False))
+        framed = [at(box) for box in drawing.boxes if at(box)[1] + 16 == heights[-1] and at(box)[3] == 24]
+        assert [(x + wide / 2, wide < pitch) for x, _, wide, _ in framed] == [(x, True) for x in columns[: len(tokens)]]
+    assert heights == sorted(heights)
+    assert [b - a for a, b in pairwise(heights)] == [32, 32, 46, 32]     # inference stands apart
+    assert float(numbers[0].get("y")) < heights[0]
+    (now,) = (box for box in drawing.boxes if box.get("stroke") == ACCENT)
+    assert at(now)[0] + pitch / 2 == columns[2]
+    assert (at(now)[2], now.get("stroke-width"), now.get("fill")) == (pitch, "2", "none")
+    assert at(now)[1] < heights[0] < heights[-1] < at(now)[1] + at(now)[3]
+    (apart,) = (box for box in drawing.boxes if box.get("stroke") == "#D55E00")
+    assert at(apart)[0] + at(apart)[2] / 2 == columns[forced.divergence]
+    assert apart.get("stroke-dasharray") == "5 3"
+    assert drawing.size[0] >= columns[-1] + pitch / 2
+
+
+def test_where_both_write_the_same_nothing_is_framed(scope: Scope) -> None:
+    told = story(scope, None)
+    assert told.divergence is None
+    svg = decoding_svg.drawing(told, scope, reading(told.trace), 0, "t")
+    assert "#D55E00" not in svg
+
+
+@pytest.mark.parametrize("step", [0, 2, 99])
+def test_both_halves_show_the_step_with_its_own_numbers(scope: Scope, forced: Story, step: int) -> None:
+    """Bars of 200 px for 1; chips in the colour of their weight; a run that is shorter shows its last position."""
+    step = min(step, forced.n_steps - 1)
+    drawing = Drawing(decoding_svg.drawing(forced, scope, reading(forced.trace, 1, 2), step, "t"))
+    for name, run, left in (("Training, teacher-forced", forced.parallel, 10), ("Inference", forced.serial, 510)):
+        i = min(step, len(run) - 1)
+        (heading,) = (text for text in drawing.texts if (text.text or "").startswith(f"{name}, position"))
+        assert heading.text == f"{name}, position {i + 1}: entropy {entropies(run)[i]:.3f} nats"
+        assert (float(heading.get("x")), heading.get("font-weight")) == (left, "600")
+        mine = [(box, title) for box, title in drawing.titled() if left <= at(box)[0] < left + 500]
+        p = softmax(run)[i]
+        ids = list(np.argsort(-p, kind="stable")[:9])
+        ids = ids if run.taken[i] in ids else [*ids[:8], run.taken[i]]
+        bars, chips = mine[: len(ids)], mine[len(ids) :]
+        top = float(heading.get("y"))
+        for row, (token, (box, title)) in enumerate(zip(ids, bars, strict=True)):
+            x, y, wide, tall = at(box)
+            assert float(title) == pytest.approx(p[token], abs=1e-6)
+            assert wide == pytest.approx(max(0.5, 200 * p[token]), rel=1e-4)
+            assert (x, y + 11, tall) == (left + 90, top + 18 * (row + 1), 13)
+            assert box.get("fill") == (ACCENT if token == run.taken[i] else HATCH)
+            line = [text for text in drawing.texts if float(text.get("y")) == y + 11]
+            said = [text for text in line if left <= float(text.get("x")) < left + 500]
+            assert [text.text for text in said] == [NAMES[token], f"{p[token]:.3f}"]
+            assert [text.get("text-anchor") for text in said] == ["end", "start"]
+            assert float(said[0].get("x")) < x < x + 200 < float(said[1].get("x"))
+        cross = run.weights(CROSS, 2)[i].tolist()
+        own = run.weights(OWN, 2)[i].tolist()[: i + 1]
+        tokens = [*"abcde", "[end]", *called(run.read[: i + 1])]
+        for what in ("Cross-attention to the source", "Self-attention"):
+            assert sum(text.text == f"{what} (decoder layer 2, head 3)" for text in drawing.texts) == 2
+        for token, weight, (box, title) in zip(tokens, [*cross, *own], chips, strict=True):
+            x, y, wide, _ = at(box)
+            assert float(title) == weight
+            assert np.abs(rgb(box.get("fill")) - mixed(weight, PAPER, ACCENT)).max() <= 1
+            places = [(text, float(text.get("x")), float(text.get("y"))) for text in drawing.texts]
+            inside = [text for text, across, down in places if x < across < x + wide and y < down < y + 32]
+            assert [text.text for text in inside] == [token, f"{weight:.2f}"]
+            assert {text.get("fill") for text in inside} == {PAPER if weight > 0.45 else TEXT}
+            assert y + 32 < drawing.size[1]
+
+
+def test_chips_without_room_go_on_in_the_next_row() -> None:
+    drawn, end = decoding_svg._chips(10, 100, "what", ["abcdefghi"] * 7, [0.1] * 7)
+    boxes = [part for part in drawn if part.startswith("<rect")]
+    places = [tuple(float(part.split(f'{name}="')[1].split('"')[0]) for name in ("x", "y", "width")) for part in boxes]
+    assert all(x + wide <= 10 + 500 - 30 for x, _, wide in places)
+    assert [y for _, y, _ in places] == [108] * 5 + [144] * 2
+    assert [x for x, _, _ in places] == [10 + 82 * i for i in (0, 1, 2, 3, 4, 0, 1)]
+    assert end == 180
+
+
+@pytest.mark.parametrize(("token", "short"), [("123456789", "123456789"), ("1234567890", "1234…7890")])
+def test_long_tokens_are_shortened_in_the_middle(token: str, short: str) -> None:
+    assert decoding_svg._short(token) == short
+
+
+# files
+
+
+def test_the_table_read_back(scope: Scope, forced: Story) -> None:
+    heading, *rows = csv.reader(io.StringIO(decoding_files.table(forced, scope)))
+    choices = [f"choice {n}" for n in range(1, 9)]
+    columns = ["run", "position", "reads", "takes", "probability", "rank", "entropy (nats)", "forced", "from the cache"]
+    assert heading == [*columns, *choices, *(f"p of {choice}" for choice in choices)]
+    said = [dict(zip(heading, row, strict=True)) for row in rows]
+    tokens = ["<pad>", "<s>", "</s>", "<unk>", *"abcde=@"]
+    named = [("teacher-forced", forced.parallel, {}), ("autoregressive, greedy", forced.serial, {1: A, 3: B}),
+             ("autoregressive, nothing forced", forced.free, {})]  # fmt: skip
+    places = [(name, str(i + 1)) for name, run, _ in named for i in range(len(run))]
+    assert [(row["run"], row["position"]) for row in said] == places
+    for name, run, by_force in named:
+        p, entropy, rank = softmax(run), entropies(run), ranks(run)
+        for i, row in enumerate(row for row in said if row["run"] == name):
+            assert (row["reads"], row["takes"]) == (tokens[run.read[i]], tokens[run.taken[i]])
+            assert float(row["probability"]) == pytest.approx(p[i, run.taken[i]], rel=1e-4)
+            assert int(row["rank"]) == rank[i]
+            assert float(row["entropy (nats)"]) == pytest.approx(entropy[i], abs=1e-5)
+            assert row["forced"] == str(int(i in by_force))
+            assert row["from the cache"] == str(0 if run is forced.parallel else i)
+            best = np.argsort(-p[i], kind="stable")[:8]
+            assert [row[choice] for choice in choices] == [tokens[t] for t in best]
+            np.testing.assert_allclose([float(row[f"p of {choice}"]) for choice in choices], p[i, best], rtol=1e-4)
+
+
+def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
+    with np.load(io.BytesIO(decoding_files.arrays(forced, scope))) as held:
+        sites = [name for name in forced.trace.attention if name.startswith("decoder")]
+        parts = ["read", "taken", "log_probs", "entropy", *sites]
+        assert set(held) == {"source_tokens", "vocabulary", *(f"{run}.{part}" for run in ("parallel", "serial") for part in parts)}
+        assert held["source_tokens"].tolist() == [*"abcde", "</s>"]
+        assert held["vocabulary"].tolist() == ["<pad>", "<s>", "</s>", "<unk>", *"abcde=@"]
+        for name, run in (("parallel", forced.parallel), ("serial", forced.serial)):
+            assert held[f"{name}.read"].tolist() == [START, *run.taken[:-1]]
+            assert held[f"{name}.taken"].tolist() == list(run.taken)
+            np.testing.assert_allclose(np.exp(held[f"{name}.log_probs"]), softmax(run), atol=1e-5)
+            np.testing.assert_allclose(held[f"{name}.entropy"], entropies(run), atol=1e-5)
+        for site in sites:
+            np.testing.assert_allclose(held[f"parallel.{site}"], forced.trace.attention[site].weights().numpy(), atol=1e-6)
+        again = decoding_runs.along(scope.model, forced.trace.source.ids, forced.serial.taken)      # in one pass, without a cache
+        np.testing.assert_allclose(held[f"serial.{CROSS}"][2], again.weights(CROSS, 2).numpy(), atol=1e-5)
+
+
+def test_a_recurrent_decoders_arrays_hold_its_states() -> None:
+    scope = letters("recurrent", n_ctx=13)
+    told = story(scope)
+    with np.load(io.BytesIO(decoding_files.arrays(told, scope))) as held:
+        for name in ("decoder.states", "decoder.contexts"):
+            given = told.trace.activations[name].value[0].numpy()
+            np.testing.assert_allclose(held[f"parallel.{name}"], given, rtol=1e-4, atol=1e-5)
+        assert held["serial.decoder.states"].shape == (len(told.serial), 7)

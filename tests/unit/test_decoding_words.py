@@ -1,0 +1,122 @@
+"""What is said of training, inference and the recurrent models is what the models do."""
+
+import pytest
+import torch
+from small import random_attention_only, random_ids, random_model, random_seq2seq
+
+from models.architectures import Model
+from models.trace import Trace, finish, record
+from viz_app import words
+from viz_app.views.decoding import text as say
+
+SOURCE, TARGET = random_ids(1, 5), random_ids(1, 7, 2)
+
+
+def sites(model: Model) -> Trace:
+    """As much of a run as the sentences look at."""
+    with torch.no_grad(), record() as recording:
+        model(SOURCE, TARGET)
+    attention = finish(recording, {"source": ("x",) * 5, "target": ("y",) * 7})[1]
+    return type("Run", (), {"attention": attention})()
+
+
+def moved(model: Model, place: int) -> list[bool]:
+    """At which positions another target token at `place` changes the logits."""
+    other = TARGET.clone()
+    other[0, place] += 1
+    with torch.no_grad():
+        return [not same for same in torch.isclose(model(SOURCE, TARGET), model(SOURCE, other), atol=1e-6)[0].all(-1).tolist()]
+
+
+def test_a_decoder_that_reads_itself_needs_look_ahead_and_one_that_does_not_has_nothing_to_hide():
+    text = say.why(random_model().config, sites(random_model()))
+    assert "look-ahead mask (hatched) hides" in text
+    assert "Keys and values of earlier positions never change" in text
+    assert moved(random_model(), 3) == [False] * 3 + [True] * 4
+    alone = random_attention_only(n_self_layers=0)
+    text = say.why(alone.config, sites(alone))
+    assert "look-ahead" not in text
+    assert "reads its own token and the source and no other position" in text
+    assert moved(alone, 3) == [False] * 3 + [True] + [False] * 3
+
+
+@pytest.mark.parametrize("attention", ["bahdanau", "none"])
+def test_what_a_recurrence_keeps_is_its_state(attention):
+    model = random_seq2seq(attention=attention)
+    text = say.why(model.config, sites(model))
+    assert "always the same 7 numbers" in text
+    assert ("U h(j)" in text) == (attention == "bahdanau")
+    assert ("forgotten of its own text" in text) == (attention == "bahdanau")
+    assert ("forgotten of either text" in text) == (attention == "none")
+    assert moved(model, 3)[:3] == [False] * 3
+    assert moved(model, 3)[3]
+    assert say.answer(True) != say.answer(False)
+    assert "each state waits for the one before" in say.answer(True)
+    assert "all positions in one pass" in say.answer(False)
+
+
+# where our model with an alignment is not its paper's
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("cell", ["gru", "tanh"])
+def test_the_first_state_the_cell_and_the_readout_are_those_that_are_said(cell, bidirectional):
+    """Each formula of the sentence, worked out from the weights and held against the run."""
+    model = random_seq2seq(cell=cell, bidirectional=bidirectional)
+    text, weights = words.departures(model.config), dict(model.named_parameters())
+    with torch.no_grad(), record() as recording:
+        logits = model(SOURCE, TARGET)
+    states, contexts, h = (recording.activations[f"{name}"].value[0] for name in
+                           ("decoder.states", "decoder.contexts", "encoder.states"))  # fmt: skip
+    ends = torch.cat([h[-1, :7], h[0, 7:]]) if bidirectional else h[-1]
+    s_0 = (weights["decoder.W_s.weight"] @ ends + weights["decoder.W_s.bias"]).tanh()
+    torch.testing.assert_close(recording.attention["decoder.alignment"].q[0, 0, 0], s_0, atol=1e-6, rtol=1e-4)
+    assert ("s(0) = tanh(W [h→(m); h←(1)] + b); the paper takes h←(1) alone" in text) == bidirectional
+    assert ("s(0) = tanh(W h(m) + b); the paper reads backwards too" in text) == (not bidirectional)
+
+    y = model.embedding(TARGET)[0] * 17**0.5
+    x, before = torch.cat([y[0], contexts[0]]), s_0
+    W, U = (weights[f"decoder.recurrence.weight_{part}"] for part in ("ih", "hh"))
+    wx, us = W @ x + weights["decoder.recurrence.bias_ih"], U @ before + weights["decoder.recurrence.bias_hh"]
+    if cell == "gru":
+        r, z = (wx[:7] + us[:7]).sigmoid(), (wx[7:14] + us[7:14]).sigmoid()
+        state = (1 - z) * (wx[14:] + r * us[14:]).tanh() + z * before      # the reset gate acts on U s(i−1)
+    else:
+        state = (wx + us).tanh()
+    torch.testing.assert_close(states[0], state, atol=1e-6, rtol=1e-4)
+    assert ("reset gate act on U s(i−1); the paper's on s(i−1)" in text) == (cell == "gru")
+    assert ("Its cell is a plain tanh" in text) == (cell == "tanh")
+
+    read = torch.cat([states, y, contexts], dim=1)
+    readout = (read @ weights["decoder.W_r.weight"].T + weights["decoder.W_r.bias"]).tanh()
+    torch.testing.assert_close(logits[0], readout @ weights["embedding.weight"].T, atol=1e-4, rtol=1e-4)
+    assert "from tanh(W [s(i); y(i−1); c(i)] + b); the paper from a maxout layer of s(i−1), y(i−1) and c(i)" in text
+    assert "One matrix embeds source and target and gives the logits" in text
+
+
+def test_other_models_have_no_such_paper():
+    for model in (random_model(), random_attention_only(), random_seq2seq(attention="none")):
+        assert words.departures(model.config) == ""
+
+
+def rows_moved(model: Model, site: str, place: int) -> list[bool]:
+    """Which rows of attention another target token at `place` changes."""
+    found = []
+    for bump in (0, 1):
+        target = TARGET.clone()
+        target[0, place] += bump
+        with torch.no_grad(), record() as recording:
+            model(SOURCE, target)
+        made = recording.attention[site]
+        found.append(made.weights() if hasattr(made, "weights") else made)
+    return [not torch.allclose(a, b, atol=1e-6) for a, b in zip(*(weights[0] for weights in found), strict=True)]
+
+
+def test_an_alignment_chooses_knowing_only_what_stands_above():
+    """Another token at row 3 moves the rows below it, not its own; in self-attention its own too."""
+    model, other = random_seq2seq(), random_model(n_decoder_layers=1)
+    assert rows_moved(model, "decoder.alignment", 3) == [False] * 4 + [True] * 3
+    assert rows_moved(other, "decoder.layers.0.self_attn", 3) == [False] * 3 + [True] * 4
+    alignment = sites(model).attention["decoder.alignment"]
+    said = words.where_from(alignment, words.terms("translation"))
+    assert "chooses before it has read that token, knowing of its own text only what stands above" in said

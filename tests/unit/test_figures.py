@@ -1,0 +1,259 @@
+"""The pure drawing: what goes into a picture is what `models` computed, and nothing is lost on the way."""
+
+import csv
+import io
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small import random_model
+
+from models.checkpoint import Checkpoint
+from models.layers.masks import Mask, MaskLayer, look_ahead
+from models.scope import Scope
+from models.tokenizers.base import Encoding, Tokenizer
+from models.trace import Trace, finish, record
+from viz_app import words
+from viz_app.drawing import export
+from viz_app.drawing.colours import ACCENT, PAPER, ramp
+from viz_app.drawing.head import head
+from viz_app.drawing.labels import labels, visible
+from viz_app.drawing.overview import LARGEST_BYTES, overview, pooled_codes, pooling, side_for
+from viz_app.drawing.payload import pack, unpack
+from viz_app.drawing.sites import blocked_bits, by_kind, sharpest_head, token_rows
+
+TERMS = words.terms("translation", "eng-fra")
+
+
+@pytest.fixture(scope="module")
+def random_scope() -> Scope:
+    """A model that has learned nothing: enough for pictures of what it computes."""
+    tokenizer = Tokenizer.characters("abcde=@")
+    model = random_model(vocab_size=tokenizer.vocab_size)
+    return Scope(Checkpoint(Path("random"), model, tokenizer, {"task": "translation"}), torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def trace(random_scope: Scope) -> Trace:
+    return random_scope.run("abcde", "edc")
+
+
+def random_trace(n_source: int, n_target: int, **sizes: int) -> Trace:
+    """A run of a random model over random tokens, for pictures of any size."""
+    model = random_model(n_ctx=max(n_source, n_target), **sizes)
+    source, target = (torch.randint(4, 31, (1, n)) for n in (n_source, n_target))
+    with torch.inference_mode(), record() as recording:
+        logits = model(source, target)[0]
+    rows = [Encoding("", tuple(ids[0].tolist()), tuple("x" * ids.shape[1]), (None,) * ids.shape[1]) for ids in (source, target)]
+    return Trace(*rows, (), "", True, logits, *finish(recording, {"source": rows[0].tokens, "target": rows[1].tokens}))
+
+
+# --- payload
+
+
+def test_a_payload_comes_back_as_it_went() -> None:
+    arrays = {"a": np.arange(7, dtype=np.uint8), "b": np.linspace(0, 1, 15, dtype=np.float32).reshape(3, 5)}
+    header, back = unpack(pack({"tokens": ["·été", "漢", "</s>"]}, **arrays))
+    assert header["tokens"] == ["·été", "漢", "</s>"]
+    for name, array in arrays.items():
+        assert back[name].dtype == array.dtype
+        np.testing.assert_array_equal(back[name], array)
+
+
+def test_every_array_starts_at_a_multiple_of_eight() -> None:
+    header, _ = unpack(pack({}, a=np.zeros(3, np.uint8), b=np.zeros(1, np.float32), c=np.zeros(2, np.uint8)))
+    assert all(offset % 8 == 0 for _, _, offset in header["arrays"].values())
+
+
+# --- one head
+
+
+def test_the_heads_payload_holds_the_models_weights_exactly(trace: Trace) -> None:
+    for site in trace.attention.values():
+        for index in range(site.n_heads):
+            header, arrays = unpack(head(trace, site, index, TERMS))
+            assert torch.equal(torch.from_numpy(arrays["weights"].copy()), site.weights(index))
+            assert (len(header["queries"]), len(header["keys"])) == arrays["weights"].shape
+
+
+def test_a_blocked_cell_names_its_masks_like_the_back_end(trace: Trace) -> None:
+    site = trace.attention["decoder.layers.0.self_attn"]
+    bits = blocked_bits(site)
+    for q in range(site.n_query):
+        for k in range(site.n_key):
+            named = [layer.name for i, layer in enumerate(site.mask.layers) if bits[q, k] >> i & 1]
+            assert named == site.blocked_by(q, k)
+    assert bits[0, -1] != 0
+
+
+def test_the_title_says_what_the_picture_is(trace: Trace) -> None:
+    header, _ = unpack(head(trace, trace.attention["decoder.layers.1.cross_attn"], 2, TERMS))
+    assert header["title"] == "Decoder layer 2, head 3: what each French token reads from the English sentence"
+    assert "query" in header["queryAxis"]
+    assert "key" in header["keyAxis"]
+
+
+# --- all heads
+
+
+def test_the_overview_shows_every_head_of_every_site(trace: Trace) -> None:
+    header, arrays = unpack(overview(trace, TERMS, "decoder.layers.1.cross_attn", 2))
+    assert [block["kind"] for block in header["blocks"]] == ["encoder_self", "decoder_self", "cross"]
+    assert header["chosen"] == {"site": "decoder.layers.1.cross_attn", "head": 2}
+    for block in header["blocks"]:
+        size = block["rows"] * block["cols"]
+        for i, name in enumerate(block["sites"]):
+            site = trace.attention[name]
+            for h in range(block["heads"]):
+                start = block["offset"] + (i * block["heads"] + h) * size
+                codes = arrays["codes"][start : start + size].reshape(block["rows"], block["cols"])
+                expected = torch.where(site.allowed(), 1 + (site.weights(h) * 254).round(), 0)
+                np.testing.assert_array_equal(codes, expected.numpy())
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_pooling_keeps_the_largest_weight_and_hatches_only_wholly_masked_blocks(k: int) -> None:
+    site = random_trace(11, 17).attention["decoder.layers.0.self_attn"]
+    codes = pooled_codes([site], k)[0]
+    weights, allowed = site.weights(), site.allowed()
+    for h in range(site.n_heads):
+        for r in range(codes.shape[1]):
+            for c in range(codes.shape[2]):
+                cut = (slice(r * k, (r + 1) * k), slice(c * k, (c + 1) * k))
+                expected = 1 + round(float(weights[h][cut].max()) * 254) if allowed[cut].any() else 0
+                assert codes[h, r, c] == expected
+
+
+def test_many_heads_of_a_long_text_stay_under_a_megabyte() -> None:
+    long = random_trace(127, 127, n_heads=12, d_model=24, n_encoder_layers=12, n_decoder_layers=1)
+    assert len(overview(long, TERMS)) < 1_000_000
+    assert side_for(432) ** 2 * 432 <= LARGEST_BYTES
+    assert pooling(long.attention["encoder.layers.0.self_attn"]) == 2
+
+
+def test_a_mask_of_one_head_is_drawn_in_that_head_only() -> None:
+    site = random_trace(5, 7).attention["decoder.layers.0.self_attn"]
+    allowed = torch.ones(1, site.n_heads, 7, 7, dtype=torch.bool)
+    allowed[0, 1, 3, 2] = False
+    site = replace(site, mask=Mask([look_ahead(7, 7), MaskLayer("drawn by hand", allowed)]))
+    codes = pooled_codes([site], 1)[0]
+    assert codes[1, 3, 2] == 0
+    assert codes[0, 3, 2] > 0
+    assert blocked_bits(site, 1)[3, 2] == 2
+    assert blocked_bits(site, 0)[3, 2] == 0
+
+
+def test_the_sharpest_head_is_the_one_with_the_most_decided_rows(trace: Trace) -> None:
+    name, index = sharpest_head(trace)
+    best = trace.attention[name].weights(index).amax(-1).mean()
+    for site in trace.attention.values():
+        if site.kind == "cross":
+            assert best >= site.weights().amax(-1).mean(-1).max() - 1e-6
+
+
+def test_sites_come_by_kind_and_layer_with_their_tokens(trace: Trace) -> None:
+    names = [site.name for _, sites in by_kind(trace) for site in sites]
+    assert sorted(names) == sorted(trace.attention)
+    query, key = token_rows(trace, trace.attention["decoder.layers.0.cross_attn"])
+    assert (query, key) == (trace.target, trace.source)
+
+
+# --- tokens
+
+
+@pytest.fixture(scope="module")
+def pieces() -> Tokenizer:
+    return Tokenizer.bpe(["reading the book", "a book is read"] * 7, 160)
+
+
+def test_tokens_look_like_their_text(pieces: Tokenizer) -> None:
+    shown = labels(pieces.encode_source("a book 漢"))
+    assert "".join(label.text for label in shown) == "a·book·漢[end]"
+    assert shown[-1].special
+    assert not shown[0].special
+    assert "vocabulary" in shown[-2].note
+
+
+def test_special_tokens_are_told_from_text_that_looks_like_them(pieces: Tokenizer) -> None:
+    shown = labels(pieces.encode_target("<s>"))
+    assert shown[0].text == "[start]"
+    assert not any(label.special and label.text == "[start]" for label in shown[1:])
+
+
+def test_spaces_and_control_characters_are_visible() -> None:
+    assert visible("a b\t\u0007") == "a·b·U+0007"
+
+
+# --- files to take away
+
+
+def test_the_csv_gives_back_every_weight(trace: Trace) -> None:
+    site = trace.attention["decoder.layers.0.cross_attn"]
+    rows = list(csv.reader(io.StringIO(export.head_csv(trace, site, 1))))
+    weights = np.array([row[1:] for row in rows[1:]], dtype=np.float32)
+    assert torch.equal(torch.from_numpy(weights), site.weights(1))
+    assert rows[0][1:] == [f"{i} {label.text}" for i, label in enumerate(labels(trace.source))]
+
+
+def test_a_token_cannot_become_a_formula_in_a_spreadsheet(random_scope: Scope) -> None:
+    run = random_scope.run("=a", "@b")
+    rows = csv.reader(io.StringIO(export.head_csv(run, run.attention["decoder.layers.0.cross_attn"], 0)))
+    assert not any(cell[:1] in "=@+-" for row in rows for cell in row if cell)
+
+
+def test_the_npz_gives_back_all_heads(trace: Trace) -> None:
+    with np.load(io.BytesIO(export.heads_npz(trace))) as held:
+        for name, site in trace.attention.items():
+            q, k = site.q[0].double(), site.k[0].double()
+            scores = q @ k.transpose(1, 2) / q.shape[2] ** 0.5
+            n, m = scores.shape[1:]
+            may = np.tril(np.ones((n, m), bool)) if name.endswith("decoder.layers.0.self_attn") else held[f"{name}.allowed"][0]
+            np.testing.assert_array_equal(held[f"{name}.allowed"], np.stack([may] * 3))
+            by_hand = scores.masked_fill(~torch.from_numpy(may), -torch.inf).softmax(-1).numpy()
+            np.testing.assert_allclose(held[name], by_hand, atol=1e-6)
+        assert held["source_tokens"].tolist() == [*"abcde", "</s>"]
+        assert held["target_tokens"].tolist() == ["<s>", *"edc"]
+
+
+def test_the_svg_draws_every_cell_and_escapes_the_text(pieces: Tokenizer) -> None:
+    run = random_trace(5, 7)
+    site = run.attention["decoder.layers.0.self_attn"]
+    svg = export.head_svg(run, site, 1, "a <title> & more")
+    root = ElementTree.fromstring(svg)
+    name = "{http://www.w3.org/2000/svg}"
+    said = [rect.find(f"{name}title").text for rect in root.iter(f"{name}rect") if rect.find(f"{name}title") is not None]
+    expected = [
+        str(w) if ok else "masked"
+        for w, ok in zip(site.weights(1).numpy().ravel(), site.allowed().numpy().ravel(), strict=True)
+    ]
+    assert said == expected
+    assert "a <title> & more" in [text.text for text in root.iter(f"{name}text")]
+
+
+# --- colours and words
+
+
+def test_the_colour_map_runs_from_paper_to_accent_evenly() -> None:
+    assert ramp(0.0) == PAPER
+    assert ramp(1.0) == ACCENT
+    steps = [ramp(i / 10) for i in range(11)]
+    red = [int(colour[1:3], 16) for colour in steps]
+    assert red == sorted(red, reverse=True)
+    assert len(set(steps)) == 11
+
+
+@pytest.mark.parametrize(("name", "expected"), [("eng-fra", "English"), ("my-model", "source"), ("run", "source")])
+def test_a_translation_is_spoken_of_by_its_languages_where_the_name_says_them(name: str, expected: str) -> None:
+    assert expected in words.terms("translation", name).source
+
+
+def test_the_training_record_in_words() -> None:
+    record = {"step": 4000, "data": {"generator": "x"}, "scores": {"held-out exact match": 100.0, "cases": 2000}}
+    assert words.trained(record) == "Trained for 4,000 steps on generated examples. Held-out exact match 100 % over 2,000 cases."
+    assert words.trained(record | {"scores": {}}) == words.made(record) == "Trained for 4,000 steps on generated examples."
+    of_file = {"step": 1, "data": {"file": "pairs.tsv"}, "scores": {"held-out BLEU": 45.272}}
+    assert words.trained(of_file) == "Trained for 1 steps on pairs.tsv. Held-out BLEU 45.27."
+    assert words.trained({}) == ""

@@ -1,0 +1,376 @@
+"""Each check of a run fails, alone, when the one thing it guards is changed; its value is the change, worked out by hand."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small import VOCAB, random_ids, random_seq2seq
+
+from models.analysis import head_walk
+from models.analysis.checks import Check, check_site
+from models.analysis.fixed_vector import check_fixed_vector, fixed_vector
+from models.decoding import runs as decoding_runs
+from models.decoding.runs import Method, Run, check_runs
+from models.layers import similarity
+from models.scope import Scope
+from models.tokenizers.base import END, START
+from models.trace import AttentionSite, Trace, finish, record
+
+SUM, CACHE, PREFIX = "probabilities sum to 1", "with the cache = without it", "same prefix, same probabilities"
+ROWS, USED, STATE = "attention rows sum to 1", "weights · v is what the model used", "the kept state is the right one"
+SELF, CROSS = "decoder.layers.0.self_attn", "decoder.layers.0.cross_attn"
+
+
+def failed(checks: list[Check]) -> dict[str, float]:
+    """Name → value of the checks that do not hold."""
+    return {check.name: check.value for check in checks if not check.passed}
+
+
+@pytest.fixture(scope="module")
+def runs(scope: Scope) -> dict[str, Run]:
+    """The text "cab" given for "abc", of which the model writes "cba" itself: both have read the same at two positions."""
+    trace = scope.run("abc", "cab")
+    serial = decoding_runs.autoregressive(scope.model, trace.source.ids, Method()).run
+    assert scope.tokenizer.decode(serial.taken) == "cba"
+    uncached = decoding_runs.along(scope.model, trace.source.ids, serial.taken)
+    return {"parallel": decoding_runs.of_trace(trace), "serial": serial, "uncached": uncached}
+
+
+def test_a_true_run_passes_and_each_check_says_what_it_measured(runs):
+    checks = check_runs(**runs)
+    assert failed(checks) == {}
+    assert [(c.name, c.limit, c.sentence) for c in checks] == [
+        (SUM, 1e-5, "Largest difference from 1, over all positions of both runs"),
+        (CACHE, 1e-4, "Largest difference of any probability, 4 steps from the cache against one pass without it"),
+        (PREFIX, 1e-4, "Largest difference between the given text and its own, where both have read the same (2 positions)"),
+        (ROWS, 1e-5, "Largest difference from 1, over all heads, layers and steps"),
+        (USED, 1e-5, "Largest difference from the model's own output, all steps; relative to values above 1"),
+    ]
+
+
+def likelier(run: Run, position: int, factor: float) -> Run:
+    """One position's probabilities times a factor."""
+    forged = run.log_probs.clone()
+    forged[position] += torch.tensor(factor).log()
+    return replace(run, log_probs=forged)
+
+
+@pytest.mark.parametrize(("which", "position", "factor", "names"), [
+    ("parallel", 3, 1.01, [SUM]),
+    ("parallel", 2, 0.99, [SUM]),              # too little is no better than too much
+    ("parallel", 1, 1.01, [SUM, PREFIX]),      # the place where they part has still read the same
+    ("serial", 3, 1.01, [SUM, CACHE]),
+    ("serial", 0, 0.99, [SUM, CACHE, PREFIX]),
+    ("uncached", 3, 1.01, [CACHE]),
+    ("uncached", 0, 0.99, [CACHE]),
+])
+def test_probabilities_that_are_not_the_models_fail(runs, which, position, factor, names):
+    found = failed(check_runs(**runs | {which: likelier(runs[which], position, factor)}))
+    assert list(found) == names
+    largest = float(runs[which].log_probs[position].exp().max())
+    for name, value in found.items():
+        assert value == pytest.approx(0.01 if name == SUM else 0.01 * largest, rel=0.01)
+
+
+def test_where_both_wrote_the_same_every_position_is_compared(scope, runs):
+    parallel = decoding_runs.of_trace(scope.run("abc", "cba"))
+    checks = check_runs(parallel, runs["serial"], runs["uncached"])
+    assert failed(checks) == {}
+    assert checks[2].sentence.endswith("(4 positions)")
+    rolled = replace(parallel, log_probs=torch.cat([parallel.log_probs[:3], parallel.log_probs[3:].roll(1, -1)]))
+    assert list(failed(check_runs(rolled, runs["serial"], runs["uncached"]))) == [PREFIX]
+
+
+def with_row(run: Run, site: str, position: int, factor: float) -> Run:
+    """The last head's row of weights at one position times a factor."""
+    row = run.rows[site][position].clone()
+    row[-1] *= factor
+    rows = (*run.rows[site][:position], row, *run.rows[site][position + 1 :])
+    return replace(run, rows={**run.rows, site: rows})
+
+
+@pytest.mark.parametrize("which", ["parallel", "serial"])
+@pytest.mark.parametrize("site", [SELF, CROSS])
+@pytest.mark.parametrize(("position", "factor"), [(0, 1.001), (3, 0.999)])
+def test_a_row_that_is_no_distribution_fails(runs, which, site, position, factor):
+    found = failed(check_runs(**runs | {which: with_row(runs[which], site, position, factor)}))
+    assert found == {ROWS: pytest.approx(1e-3, rel=0.01)}
+
+
+@pytest.mark.parametrize("which", ["parallel", "serial"])
+def test_weights_that_the_model_did_not_use_fail(runs, which):
+    assert failed(check_runs(**runs | {which: replace(runs[which], kernel_error=2e-5)})) == {USED: 2e-5}
+
+
+@pytest.mark.parametrize("site", [SELF, CROSS])
+def test_the_kernels_error_is_measured_at_every_site_of_the_decoder(scope, site):
+    trace = scope.run("abc", "cab")
+    out = trace.attention[site].out.clone()
+    out[0, 1, 2, 3] -= 0.25
+    size = max(1.0, float(trace.attention[site].v.abs().max()))
+    forged = replace(trace, attention={**trace.attention, site: replace(trace.attention[site], out=out)})
+    assert decoding_runs.of_trace(forged).kernel_error == pytest.approx(0.25 / size, abs=1e-4)
+    assert decoding_runs.of_trace(trace).kernel_error < 1e-5
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(0.125, 0.25), (1000.0, 0.25 / 1000)])
+def test_the_kernels_error_is_relative_to_values_above_1(scope, factor, expected):
+    """A thousand times the values round a thousand times as far; small ones are held to 1e-5 all the same."""
+    trace = scope.run("abc", "cab")
+    site = trace.attention[CROSS]
+    v = site.v / site.v.abs().max() * factor
+    shown = replace(site, v=v)
+    out = shown.head_out()[None].clone()
+    out[0, 1, 2, 3] -= 0.25
+    forged = replace(trace, attention={CROSS: replace(shown, out=out)})
+    assert decoding_runs.of_trace(forged).kernel_error == pytest.approx(expected, rel=1e-2)
+
+
+@pytest.mark.parametrize("n_key", [2, 4])      # only at step 2 of the self-attention; only in the cross-attention
+def test_the_kernels_error_is_measured_at_every_step(scope, monkeypatch, n_key):
+    kernel = similarity.F.scaled_dot_product_attention
+    source = scope.encode_source("abc").ids
+    true = decoding_runs.autoregressive(scope.model, source, Method(forced=((2, END),))).run
+
+    def forged(q, k, v, **how):
+        return kernel(q, k, v, **how) + 0.5 * (k.shape[2] == n_key and q.shape[2] == 1)
+
+    monkeypatch.setattr(similarity.F, "scaled_dot_product_attention", forged)
+    run = decoding_runs.autoregressive(scope.model, source, Method(forced=((2, END),))).run
+    assert true.kernel_error < 1e-5
+    sites = decoding_runs.decoding.greedy(scope.model, source, forced=true.taken, max_new=3, recorded=True)
+    largest = {int(s.k.shape[2]): float(s.v.abs().max()) for one in sites for s in one.recording.attention.values()}
+    assert run.kernel_error == pytest.approx(0.5 / max(1.0, largest[n_key]), rel=1e-3)
+
+
+@pytest.mark.parametrize("attention", ["bahdanau", "none"])
+def test_a_kept_state_that_is_not_the_runs_own_fails(attention):
+    model, source = random_seq2seq(attention=attention), [5, 9, 4, 7, END]
+    serial = decoding_runs.autoregressive(model, source, Method(forced=((4, END),))).run
+    uncached = decoding_runs.along(model, source, serial.taken)
+    names = ["decoder.states"] + ["decoder.contexts"] * (attention == "bahdanau")
+    assert sorted(serial.states) == sorted(names)
+    checks = check_runs(uncached, serial, uncached)
+    assert failed(checks) == {}
+    middle = [ROWS, USED] if attention == "bahdanau" else []
+    assert [c.name for c in checks] == [SUM, CACHE, PREFIX, *middle, STATE]
+    assert checks[-1].limit == 1e-4
+    said = "Largest difference of any state or context, steps from the kept state against one run from the beginning"
+    assert checks[-1].sentence == said
+    for name in names:
+        states = serial.states[name].clone()
+        states[2, 1] -= 0.125
+        forged = replace(serial, states={**serial.states, name: states})
+        assert failed(check_runs(uncached, forged, uncached)) == {STATE: pytest.approx(0.125, abs=1e-4)}
+        forged = replace(uncached, states={**uncached.states, name: states})
+        assert failed(check_runs(uncached, serial, forged)) == {STATE: pytest.approx(0.125, abs=1e-4)}
+
+
+# One head taken apart
+
+
+TERMS, SHARES, B = "the terms add up to the score", "weights are shares", "b is what the model used"
+PROJECTED, HEADS = "projections give q, k and v", "the heads add up"
+QUERY, HEAD = 2, 1
+
+
+@pytest.fixture(scope="module")
+def trace(scope: Scope) -> Trace:
+    return scope.run("abcd", "dcba")
+
+
+class Tampered(AttentionSite):
+    """A site that shows other scores or weights than the run's causes give."""
+
+    add_scores, weigh = 0.0, 1.0
+
+    def scores(self, head=None, batch=0):
+        return super().scores(head, batch) + self.add_scores
+
+    def weights(self, head=None, batch=0):
+        return self.weigh * super().weights(head, batch)
+
+
+def tampered(site: AttentionSite, **how: float) -> AttentionSite:
+    made = Tampered(**{name: getattr(site, name) for name in site.__dataclass_fields__})
+    for name, value in how.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def moved(tensor: torch.Tensor, at: tuple, by: float) -> torch.Tensor:
+    forged = tensor.clone()
+    forged[at] += by
+    return forged
+
+
+def projected(site: AttentionSite, name: str, head: int, by: float) -> AttentionSite:
+    """One number of a head's bias of a projection, and so of every vector that it makes, moved."""
+    weight, bias = site.projections[name]
+    at = (head * site.d_head + 1,)
+    return replace(site, projections={**site.projections, name: (weight, moved(bias, at, by))})
+
+
+SITE_FORGERIES = {
+    "another W_Q": (lambda s: projected(s, "W_Q", HEAD, 0.5), {PROJECTED: 0.5}),
+    "another W_K": (lambda s: projected(s, "W_K", HEAD, 0.5), {PROJECTED: 0.5}),
+    "another W_V": (lambda s: projected(s, "W_V", HEAD, -0.5), {PROJECTED: 0.5}),
+    "another bias of W_O": (lambda s: projected(s, "W_O", HEAD, 0.5), {HEADS: 0.5}),
+    "another head's W_Q": (lambda s: projected(s, "W_Q", HEAD + 1, 0.5), {}),
+    "other scores": (lambda s: tampered(s, add_scores=0.5), {TERMS: 0.5}),
+    "another output": (lambda s: replace(s, out=moved(s.out, (0, HEAD, QUERY, 3), -0.5)), {B: 0.5}),
+    "another query's output": (lambda s: replace(s, out=moved(s.out, (0, HEAD, QUERY - 1, 3), 0.5)), {}),
+    "another head's output": (lambda s: replace(s, out=moved(s.out, (0, HEAD - 1, QUERY, 3), 0.5)), {}),
+}
+
+
+@pytest.mark.parametrize("name", ["encoder.layers.0.self_attn", SELF, CROSS])
+@pytest.mark.parametrize("what", SITE_FORGERIES)
+def test_a_step_of_the_walk_that_is_not_the_runs_fails(trace, name, what):
+    forge, wanted = SITE_FORGERIES[what]
+    site = trace.attention[name]
+    assert failed(head_walk.check_walk(trace, site, QUERY, HEAD)) == {}
+    found = failed(head_walk.check_walk(trace, forge(site), QUERY, HEAD))
+    assert found == {check: pytest.approx(value, abs=1e-4) for check, value in wanted.items()}
+
+
+def test_a_weight_too_much_fails_as_no_share(trace):
+    """Weights in sum 1.25 are no shares, and what they make of v is not what the model used."""
+    site = trace.attention[CROSS]
+    found = failed(head_walk.check_walk(trace, tampered(site, weigh=1.25), QUERY, HEAD))
+    assert list(found) == [SHARES, B, HEADS] or list(found) == [HEADS, SHARES, B]
+    assert found[SHARES] == pytest.approx(0.25, abs=1e-4)
+    assert found[B] == pytest.approx(0.25 * float(site.out[0, HEAD, QUERY].abs().max()), abs=1e-4)
+
+
+def test_a_recorded_output_that_the_heads_do_not_make_fails(trace):
+    site = trace.attention[CROSS]
+    recorded = trace.activations[f"{CROSS}.attn_out"]
+    for query, wanted in ((QUERY, {HEADS: pytest.approx(0.5, abs=1e-4)}), (QUERY + 1, {})):
+        forged = replace(recorded, value=moved(recorded.value, (0, query, 4), 0.5))
+        other = replace(trace, activations={**trace.activations, f"{CROSS}.attn_out": forged})
+        assert failed(head_walk.check_walk(other, site, QUERY, HEAD)) == wanted
+
+
+def test_the_limits_of_the_walk_grow_with_what_is_summed(trace):
+    """1e-5 of the largest number that goes into the sum, and of 1 where that is smaller."""
+    site = trace.attention[CROSS]
+    q, k, v = site.q[0, HEAD, QUERY], site.k[0, HEAD], site.v[0, HEAD]
+    out = site.head_out()[:, QUERY]
+    blocks = site.projections["W_O"][0].unflatten(1, (site.n_heads, -1))
+    added = torch.einsum("hd,mhd->hm", out, blocks)
+    sizes = {
+        PROJECTED: max(float(t.abs().max()) for t in (q, k, v)),
+        HEADS: float(added.abs().sum(0).max()),
+        TERMS: float((q * k).abs().sum(-1).max()) / site.d_head**0.5,
+        SHARES: 1.0,
+        B: float(v.abs().max()),
+    }
+    checks = head_walk.check_walk(trace, site, QUERY, HEAD)
+    assert {c.name: c.limit for c in checks} == {n: pytest.approx(1e-5 * max(1.0, size)) for n, size in sizes.items()}
+    assert [c.sentence for c in checks] == [
+        "Largest difference of W·a + bias from the q, k and v recorded in the run",
+        "Largest difference of Σ b·W_O + bias from the sublayer's recorded output",
+        "Largest difference of their sum from the score q·k/√d, over all keys of this query",
+        "Difference of the weights' sum from 1 (from 0 where the mask leaves no key)",
+        "Largest difference of Σ weight·v from the forward pass's own attention output",
+    ]
+    large = replace(site, v=site.v * 1000, out=site.out * 1000)
+    limit = {c.name: c.limit for c in head_walk.check_walk(trace, large, QUERY, HEAD)}[B]
+    assert limit == pytest.approx(1e-5 * 1000 * float(v.abs().max()))
+
+
+# The recurrent models
+
+
+def recurrent(attention: str = "bahdanau"):
+    """A random recurrent model and its trace over five source and four target tokens."""
+    model = random_seq2seq(attention=attention)
+    source, target = random_ids(1, 5, seed=4), torch.cat([torch.tensor([[START]]), random_ids(1, 4, seed=5)], dim=1)
+    with torch.no_grad(), record() as recording:
+        logits = model(source, target)[0]
+    tokens = {"source": tuple("abcde"), "target": tuple("<wxyz")}
+    activations, attention_sites = finish(recording, tokens)
+    ids = type("Ids", (), {"ids": tuple(target[0].tolist())})
+    return model, Trace(None, ids, (), "", True, logits, activations, attention_sites), source
+
+
+BEFORE, H = "queries are the states before", "keys and values are the h_j"
+
+
+def test_an_alignment_that_reads_something_else_fails():
+    _, trace, _ = recurrent()
+    site = trace.attention["decoder.alignment"]
+    checks = head_walk.check_walk(trace, site, QUERY, 0)
+    assert failed(checks) == {}
+    assert [c.name for c in checks] == [BEFORE, H, TERMS, SHARES, B]
+    assert [c.sentence for c in checks[:2]] == [
+        "Largest difference of query i from the decoder's state s(i−1), for i ≥ 2",
+        "Largest difference from the encoder's recorded states",
+    ]
+    for name, check, at in (("decoder.states", BEFORE, (0, 3, 1)), ("encoder.states", H, (0, 4, 1))):
+        forged = replace(trace.activations[name], value=moved(trace.activations[name].value, at, 0.5))
+        other = replace(trace, activations={**trace.activations, name: forged})
+        assert failed(head_walk.check_walk(other, site, QUERY, 0)) == {check: pytest.approx(0.5)}
+    last = replace(trace.activations["decoder.states"], value=moved(trace.activations["decoder.states"].value, (0, 4, 1), 0.5))
+    other = replace(trace, activations={**trace.activations, "decoder.states": last})
+    assert failed(head_walk.check_walk(other, site, QUERY, 0)) == {}       # no query reads the last state
+    with_q = replace(site, q=moved(site.q, (0, 0, 4, 1), 0.5))           # not the query that is walked
+    assert failed(head_walk.check_walk(trace, with_q, QUERY, 0)) == {BEFORE: pytest.approx(0.5)}
+    for part in ("k", "v"):
+        forged = replace(site, **{part: moved(getattr(site, part), (0, 0, 1, 2), 0.5)})
+        found = failed(head_walk.check_walk(trace, forged, QUERY, 0))
+        assert list(found) == [H, B]
+        assert found[H] == pytest.approx(0.5)
+
+
+def test_the_fixed_vector_is_where_torchs_recurrence_ends():
+    model, trace, source = recurrent("none")
+    with torch.no_grad():
+        _, last = model.encoder.recurrence(model.embedding(source) * model.config.d_model**0.5)
+    torch.testing.assert_close(fixed_vector(model, trace), last[:, 0].flatten())
+
+
+def test_a_decoder_that_sees_more_than_the_fixed_vector_fails():
+    model, trace, _ = recurrent("none")
+    (check,) = check_fixed_vector(model, trace)
+    assert check.passed
+    assert check.name == "only h_m reaches the decoder"
+    assert check.sentence == "Largest difference of any logit when every other state of the encoder is replaced by zeros"
+    assert check.limit == pytest.approx(1e-5 * max(1.0, float(trace.logits.abs().max())))
+    assert float(trace.logits.abs().max()) > 1
+    forged = replace(trace, logits=moved(trace.logits, (3, VOCAB - 1), -0.25))
+    assert failed(check_fixed_vector(model, forged)) == {check.name: pytest.approx(0.25, abs=1e-4)}
+    aligned_model, aligned_trace, _ = recurrent("bahdanau")              # its decoder reads every state
+    (check,) = check_fixed_vector(aligned_model, aligned_trace)
+    assert check.value > 0.1
+
+
+@pytest.mark.parametrize("at", [(0, 0, 1), (0, 2, 3), (0, 4, 9), (0, 0, 9)])
+def test_which_states_make_up_the_fixed_vector(at):
+    """A changed state matters where it is part of h_m: the last one forwards, the first one backwards."""
+    model, trace, _ = recurrent("none")
+    states = trace.activations["encoder.states"]
+    other = replace(states, value=moved(states.value, at, 0.5))
+    check, = check_fixed_vector(model, replace(trace, activations={**trace.activations, "encoder.states": other}))
+    d = model.config.d_hidden
+    of_h_m = (at[1] == 4) == (at[2] < d) and at[1] in (0, 4)
+    assert check.passed is not of_h_m
+
+
+# The site's own checks
+
+
+def test_the_limit_and_the_words_of_a_sites_checks(trace):
+    site = trace.attention[SELF]
+    checks = check_site(site)
+    size = float(site.v.abs().max())
+    assert [c.limit for c in checks] == [1e-5, 0.0, pytest.approx(1e-5 * max(1.0, size))]
+    assert [c.sentence for c in checks] == [
+        "Each row of weights sums to 1; largest difference over all heads",
+        "Largest weight on the 30 blocked cells of all heads",               # 3 heads, 5 tokens: 3 · (4 + 3 + 2 + 1)
+        "Largest difference from the model's own output",
+    ]
+    assert check_site(replace(site, v=site.v * 1000, out=site.out * 1000))[2].limit == pytest.approx(1e-2 * size)
+    less = check_site(replace(site, out=moved(site.out, (0, 2, 4, 0), -0.5)))
+    assert less[2].value == pytest.approx(0.5, abs=1e-4)

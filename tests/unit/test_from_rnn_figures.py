@@ -1,0 +1,420 @@
+"""The charts, maps, checks and files of "From RNN to attention" and of training: axes, scales, legends and rows by hand."""
+
+import csv
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+from drawn import letters, mixed, rgb
+from PIL import Image
+
+from models import Scope
+from models.analysis.layer_timing import Timing
+from models.analysis.reach import BIDIRECTIONAL, CNN, KINDS, RNN, SELF_ATTENTION, Choice, Reach
+from models.tokenizers.base import Encoding
+from viz_app.drawing import states
+from viz_app.drawing.labels import Label
+from viz_app.drawing.look import DARK, LIGHT, Look
+from viz_app.drawing.payload import unpack
+from viz_app.views.attention import growth_files
+from viz_app.views.from_rnn import charts as charts
+from viz_app.views.from_rnn import files as files
+from viz_app.views.from_rnn import learners as from_rnn_learners
+from viz_app.views.from_rnn import maps as maps
+from viz_app.views.from_rnn import pair_maps as pair
+from viz_app.views.from_rnn.learners import Learner
+
+SOURCE = Encoding("abc", (4, 5, 6, 2), ("a", "b", "c", "</s>"), ((0, 1), (1, 2), (2, 3), None))
+TARGET = Encoding("ed", (1, 8, 7), ("<s>", "e", "d"), (None, (0, 1), (1, 2)))
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
+OF_KIND = {RNN: BLUE, BIDIRECTIONAL: ORANGE, CNN: GREEN, SELF_ATTENTION: PINK}
+DASH = {RNN: [1, 0], BIDIRECTIONAL: [7, 3], CNN: [2, 2], SELF_ATTENTION: [9, 3, 2, 3]}
+END = ["[end]", "special token </s>", True]
+
+
+def layer(kind: str, top: float = 1.0, width: int = 3, depth: int = 2) -> Reach:
+    """A forged layer over four tokens that reaches itself and what comes before, in as many steps as they lie apart and one."""
+    i, j = torch.arange(4)[:, None], torch.arange(4)
+    reaches = j <= i
+    norms = torch.where(reaches, top / (1 + (i - j).abs()), 0.0)
+    steps = torch.where(reaches, 1 + i - j, 0)
+    return Reach(Choice(kind, width=width, depth=depth), norms, reaches, steps, [[0], [1, 2], [3]], 5, 5, 0.0, 0.0)
+
+
+# what reaches what
+
+
+@pytest.mark.parametrize(("scale", "largest", "log"), [
+    ("one", [2.0, 2.0, 2.0], True), ("own", [0.5, 2.0, 1.0], True), ("linear", [0.5, 2.0, 1.0], False),
+])  # fmt: skip
+def test_the_maps_of_influence(scale: str, largest: list[float], log: bool) -> None:
+    named = [maps.Named(layer(RNN, 0.5), "its weights"), maps.Named(layer(CNN, 2.0), "random"),
+             maps.Named(layer(SELF_ATTENTION), "own")]  # fmt: skip
+    header, arrays = unpack(maps.influence(named, SOURCE, scale))
+    del header["arrays"]
+    shown = [["a", "", False], ["b", "", False], ["c", "", False], END]
+    scale_name = {"one": "log, one scale for all", "own": "log, each from its own largest"}
+    scale_name["linear"] = "linear, each from its own largest"
+    titles = [("RNN", "its weights"), ("CNN, width 3, 2 layers", "random"), ("Self-attention", "own")]
+    assert header == {
+        "title": f"How strongly each output answers to each input token ({scale_name[scale]})", "file": "what-reaches-what",
+        "rowAxis": "output y_i", "colAxis": "input x_j", "rows": shown, "cols": shown,
+        "maps": [{"title": title, "note": note, "array": f"map{i}", "log": log, "least": pytest.approx(largest[i] / 1000),
+                  "largest": largest[i], "none": "nothing arrives",
+                  "says": f"‖∂y_i/∂x_j‖, {'log' if log else 'linear'} scale; hatched = 0"}
+                 for i, (title, note) in enumerate(titles)],
+    }  # fmt: skip
+    for i, one in enumerate(named):
+        np.testing.assert_array_equal(arrays[f"map{i}"], one.reach.norms.numpy())
+
+
+def test_one_layer_is_not_layers() -> None:
+    header, _ = unpack(maps.influence([maps.Named(layer(CNN, width=5, depth=1), "")], SOURCE, "own"))
+    assert header["maps"][0]["title"] == "CNN, width 5, 1 layer"
+
+
+@pytest.mark.parametrize("look", [LIGHT, DARK])
+def test_influence_by_distance(look: Look) -> None:
+    figure = charts.fading([layer(CNN), layer(RNN, 3.0)], look, "The title")
+    assert figure.layout.title.text == "The title"
+    for line, kind, top in zip(figure.data, (CNN, RNN), (1.0, 3.0), strict=True):
+        assert (line.name, line.line.color, line.mode) == (kind, OF_KIND[kind], "lines+markers")
+        assert line.line.dash == ",".join(f"{length}px" for length in DASH[kind])
+        assert line.x == (0, 1, 2, 3)
+        assert line.y == pytest.approx([top / (1 + k) for k in range(4)])
+        assert line.customdata == (4, 3, 2, 1)
+        assert line.hovertemplate == f"{kind}, distance %{{x}}: <b>%{{y:.6g}}</b>, mean of %{{customdata}} pairs<extra></extra>"
+    x, y = figure.layout.xaxis, figure.layout.yaxis
+    assert (x.title.text, y.title.text) == ("distance |i − j| (tokens)", "mean ‖∂y_i/∂x_j‖ (log)")
+    assert (y.type, y.autorange, y.dtick, y.tickformat, x.tickformat) == ("log", True, 1, "~g", "d")
+    assert x.type is None
+    assert figure.layout.showlegend is True
+    assert (figure.layout.legend.orientation, figure.layout.font.color) == ("h", look.text)
+
+
+def legend(drawn: dict, kinds: list[str]) -> None:
+    """A layer keeps its colour and its dashes."""
+    assert drawn["color"]["field"] == "layer"
+    assert drawn["color"]["scale"] == {"domain": kinds, "range": [OF_KIND[kind] for kind in kinds]}
+    assert drawn["color"]["sort"] == kinds
+    if "strokeDash" in drawn:
+        assert drawn["strokeDash"]["field"] == "layer"
+        assert drawn["strokeDash"]["scale"] == {"domain": kinds, "range": [DASH[kind] for kind in kinds]}
+
+
+def test_steps_by_distance() -> None:
+    both = layer(SELF_ATTENTION)
+    both.steps.T[both.reaches] = 9          # the other way is longer
+    chart = charts.path_lengths([layer(RNN), both], "t").to_dict()
+    rows = next(iter(chart["datasets"].values()))
+    assert [(row["layer"], row["distance"], row["steps"]) for row in rows] == [
+        *((RNN, k, 1 + k) for k in range(4)), *((SELF_ATTENTION, k, 9) for k in range(4)),
+    ]  # fmt: skip
+    assert (chart["encoding"]["x"]["field"], chart["encoding"]["x"]["title"]) == ("distance", "distance |i − j| (tokens)")
+    assert (chart["encoding"]["y"]["field"], chart["encoding"]["y"]["title"]) == ("steps", "path length (steps)")
+    assert [tip["field"] for tip in chart["encoding"]["tooltip"]] == ["layer", "distance", "steps"]
+    legend(chart["encoding"], [RNN, SELF_ATTENTION])
+    assert chart["title"]["text"] == ["t"]
+
+
+def test_who_waits_for_whom() -> None:
+    chart = charts.schedule([layer(RNN), layer(CNN)], "The title").to_dict()
+    rows = next(iter(chart["datasets"].values()))
+    assert [(row["layer"], row["step"], row["token"]) for row in rows] == [
+        (kind, step, token) for kind in (RNN, CNN) for step, token in ((1, 1), (2, 2), (2, 3), (3, 4))
+    ]  # counted from 1
+    drawn = chart["spec"]["encoding"]
+    assert (drawn["x"]["field"], drawn["x"]["title"], drawn["x"]["scale"]["domain"]) == ("step", "sequential step", [0.5, 4.5])
+    assert (drawn["y"]["field"], drawn["y"]["title"], drawn["y"]["scale"]["domain"]) == ("token", "token", [4.5, 0.5])
+    assert drawn["color"]["scale"] == {"domain": [RNN, CNN], "range": [BLUE, GREEN]}
+    assert [tip["field"] for tip in drawn["tooltip"]] == ["layer", "step", "token"]
+    assert (chart["facet"]["field"], chart["facet"]["sort"], chart["columns"]) == ("layer", [RNN, CNN], 2)
+    assert chart["title"]["text"] == "The title"
+
+
+def test_forward_times_are_medians_in_milliseconds() -> None:
+    chart = charts.forward_times([Timing(CNN, 16, (0.004, 0.001, 0.002))], "t").to_dict()
+    assert next(iter(chart["datasets"].values())) == [{"layer": CNN, "tokens": 16, "ms": 2.0, "least": 1.0, "most": 4.0}]
+    spread, line = chart["layer"]
+    assert (spread["mark"]["type"], line["mark"]["type"]) == ("rule", "line")
+    assert (spread["encoding"]["y"]["field"], spread["encoding"]["y2"]["field"]) == ("least", "most")
+    assert line["encoding"]["y"]["field"] == "ms"
+    assert (line["encoding"]["x"]["field"], line["encoding"]["x"]["title"]) == ("tokens", "length (tokens)")
+    assert line["encoding"]["x"]["scale"] == {"type": "log", "base": 2, "domain": [8, 1024]}
+    assert line["encoding"]["y"]["title"] == "forward pass (ms)"
+    assert line["encoding"]["y"]["scale"]["type"] == "log"
+    assert [(tip["field"], tip.get("title")) for tip in line["encoding"]["tooltip"]] == [
+        ("layer", None), ("tokens", None), ("ms", "median (ms)"), ("least", "least (ms)"), ("most", "most (ms)"),
+    ]  # fmt: skip
+    legend(line["encoding"], list(KINDS))
+    assert charts.forward_times([], "t").to_dict()["layer"][1]["encoding"]["y"]["scale"]["domain"] == [0.01, 100]
+
+
+def test_score_by_length() -> None:
+    records = {"b": [{"least": 1, "most": 4, "cases": 7, "score": 31.5}]}
+    records["a"] = [{"least": 5, "most": 9, "cases": 3, "score": 12.25}]
+    chart = charts.by_length(records, "t").to_dict()
+    assert next(iter(chart["datasets"].values())) == [
+        {"model": "b", "words": 2.5, "lengths": "1–4", "score": 31.5, "cases": 7},
+        {"model": "a", "words": 7.0, "lengths": "5–9", "score": 12.25, "cases": 3},
+    ]  # fmt: skip
+    drawn = chart["encoding"]
+    assert (drawn["x"]["field"], drawn["x"]["title"]) == ("words", "source length (words)")
+    assert (drawn["y"]["field"], drawn["y"]["title"]) == ("score", "BLEU on held-out sentences")
+    assert drawn["y"]["scale"] == {"zero": True}
+    assert (drawn["color"]["field"], drawn["color"]["scale"]) == ("model", {"domain": ["b", "a"], "range": [BLUE, ORANGE]})
+    assert [tip["field"] for tip in drawn["tooltip"]] == ["model", "lengths", "score", "cases"]
+    assert drawn["tooltip"][1]["title"] == "words"
+
+
+# two alignments
+
+
+P = torch.tensor([[0.5, 0.25, 0.25, 0.0], [1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
+Q = torch.tensor([[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 0.0, 1.0], [0.5, 0.5, 0.0, 0.0]])
+
+
+def bits(p: np.ndarray, q: np.ndarray) -> float:
+    """½·KL(p‖m) + ½·KL(q‖m) by base-2 logarithms."""
+    m = (p + q) / 2
+    return sum(a * math.log2(a / c) / 2 for one in (p, q) for a, c in zip(one.tolist(), m.tolist(), strict=True) if a)
+
+
+def two() -> list[maps.Aligned]:
+    return [maps.Aligned("Bahdanau's", "one note", P), maps.Aligned("Cross-attention, layer 2, head 1", "another", Q)]
+
+
+def test_two_alignments_and_what_parts_them() -> None:
+    header, arrays = unpack(maps.alignments(two(), SOURCE, TARGET))
+    del header["arrays"]
+    assert header == {
+        "title": "What each model reads from the source as it writes each token", "file": "two-alignments", "rowAxis": "writing",
+        "colAxis": "reads", "rows": [["e", "", False], ["d", "", False], END],
+        "cols": [["a", "", False], ["b", "", False], ["c", "", False], END],
+        "maps": [{"title": one.title, "note": one.note, "array": f"map{i}", "log": False, "least": 0.0, "largest": 1.0, "none": "",
+                  "says": "attention weight, one scale"} for i, one in enumerate(two())],
+        "bars": {"title": "How far apart the two rows are", "array": "bars", "bars": True, "largest": 1.0, "none": "",
+                 "says": "bit", "note": header["bars"]["note"]},
+    }  # fmt: skip
+    assert "0 = the same, 1 bit = nothing in common" in header["bars"]["note"]
+    np.testing.assert_array_equal(arrays["map0"], P.numpy())
+    np.testing.assert_array_equal(arrays["map1"], Q.numpy())
+    expected = [bits(p, q) for p, q in zip(P.numpy(), Q.numpy(), strict=True)]
+    assert expected[:2] == [0.0, 1.0]
+    np.testing.assert_allclose(arrays["bars"], expected, atol=1e-6)
+
+
+def test_forged_alignments_fail_their_checks() -> None:
+    scope = letters("recurrent", n_ctx=13)
+    traces = [scope.run("abc", "ed"), scope.run("abc", "ed")]
+    true = torch.tensor([bits(p, q) for p, q in zip(P.numpy(), Q.numpy(), strict=True)])
+    names = ["rows sum to 1", "both read the same target", "the divergence, by its other definition"]
+    assert [(check.name, check.passed) for check in pair.checks(traces, two(), true)] == [(name, True) for name in names]
+    short = [maps.Aligned("", "", P * 0.9), maps.Aligned("", "", Q)]
+    assert pair.checks(traces, short, true)[0].value == pytest.approx(0.1)
+    assert not pair.checks(traces, short, true)[0].passed
+    assert not pair.checks(traces, short[::-1], true)[0].passed
+    other = pair.checks([traces[0], scope.run("abc", "da")], two(), true)
+    assert [check.passed for check in other] == [True, False, True]
+    assert other[1].value == 2
+    nats = pair.checks(traces, two(), true * math.log(2))
+    assert [check.passed for check in nats] == [True, True, False]
+    assert nats[2].value == pytest.approx(1 - math.log(2), abs=1e-5)
+    assert not pair.same_rows(traces[0], scope.run("abd", "ed"))
+    assert not pair.same_rows(traces[0], scope.run("abc", "ee"))
+    assert pair.same_rows(*traces)
+
+
+def test_the_nearest_head_is_the_one_least_apart() -> None:
+    weights = torch.stack([torch.stack([P, Q]), torch.stack([Q.flip(0), P / 2 + Q / 2])])       # (site, head, query, key)
+    sites = [type("Site", (), {"weights": lambda self, one=one: one})() for one in weights]
+    assert pair.nearest(Q, sites) == (0, 1)
+    assert pair.nearest(P, sites) == (0, 0)
+    assert pair.nearest(P * 0.5 + Q * 0.5, sites) == (1, 1)
+
+
+def test_which_models_can_be_compared() -> None:
+    models = {name: letters(family, **sizes) for name, family, sizes in (
+        ("transformer", "transformer", {}), ("encoder alone", "transformer", {"n_decoder_layers": 0}),
+        ("bahdanau", "recurrent", {}),
+        ("fixed vector", "recurrent", {"attention": "none"}), ("attention only", "attention only", {}),
+    )}  # fmt: skip
+    assert [name for name, scope in models.items() if pair.has_alignment(scope)] == ["bahdanau"]
+    assert [name for name, scope in models.items() if pair.has_heads(scope)] == ["transformer"]
+    sites = pair.cross(models["transformer"].run("ab", "b"))
+    assert [site.name for site in sites] == ["decoder.layers.0.cross_attn", "decoder.layers.1.cross_attn"]
+
+
+# files
+
+
+def test_the_files_read_back() -> None:
+    named = [maps.Named(layer(RNN, 0.5), "its weights"), maps.Named(layer(BIDIRECTIONAL, 2.0), "random")]
+    tokens = ["a", "b", "c", "[end]"]
+    heading, *rows = csv.reader(io.StringIO(files.influence_csv(named, tokens)))
+    assert heading == ["layer", "weights", "output i", "output token", "input j", "input token", "norm", "reached", "steps"]
+    places = [(i, j) for _ in named for i in range(4) for j in range(4)]
+    for n, (row, (i, j)) in enumerate(zip(rows, places, strict=True)):
+        kind, whose, top = (RNN, "its weights", 0.5) if n < 16 else (BIDIRECTIONAL, "random", 2.0)
+        assert row[:6] == [kind, whose, str(i), tokens[i], str(j), tokens[j]]
+        assert float(row[6]) == pytest.approx(top / (1 + i - j) if j <= i else 0)
+        assert row[7:] == [str(j <= i), str(1 + i - j if j <= i else 0)]
+    with np.load(io.BytesIO(files.influence_npz(named, tokens))) as held:
+        assert set(held) == {"tokens", "RNN.norms", "RNN.steps", "bidirectional-RNN.norms", "bidirectional-RNN.steps"}
+        assert held["tokens"].tolist() == tokens
+        assert held["RNN.norms"][3, 0] == pytest.approx(0.125)
+        assert held["bidirectional-RNN.steps"].tolist() == [[1, 0, 0, 0], [2, 1, 0, 0], [3, 2, 1, 0], [4, 3, 2, 1]]
+    heading, *rows = csv.reader(io.StringIO(files.distance_csv(named[:1])))
+    assert heading == ["layer", "weights", "distance", "mean norm", "pairs"]
+    assert [(row[0], row[1], int(row[2]), int(row[4])) for row in rows] == [(RNN, "its weights", k, 4 - k) for k in range(4)]
+    assert [float(row[3]) for row in rows] == pytest.approx([0.5 / (1 + k) for k in range(4)])
+    assert files.timings_csv([], "here").strip() == "layer,tokens,repetition,seconds,machine"
+    assert files.lengths_csv({}).strip() == "checkpoint,least words,most words,cases,BLEU"
+    divergence = torch.tensor([0.125, 1.0, 0.5])
+    heading, *rows = csv.reader(io.StringIO(files.alignments_csv(two(), tokens, ["e", "d", "[end]"], divergence)))
+    assert heading == ["step", "writes", "source place", "source token", "Bahdanau's", "Cross-attention, layer 2, head 1",
+                       "Jensen–Shannon (bits)"]  # fmt: skip
+    for row, (i, j) in zip(rows, [(i, j) for i in range(3) for j in range(4)], strict=True):
+        assert row[:4] == [str(i), ["e", "d", "[end]"][i], str(j), tokens[j]]
+        assert [float(v) for v in row[4:]] == [float(P[i, j]), float(Q[i, j]), float(divergence[i])]
+
+
+# how models learned
+
+
+FAST = Learner("a", "fast one", 10, 400, ((100, 12.0), (400, 95.0)), 96.5, 100)
+LOST = Learner("b", "lost one", 20, 500, ((100, 1.0), (500, 89.9)), None, 50)
+
+
+def test_how_models_learned_as_a_chart() -> None:
+    figure = from_rnn_learners.chart([FAST, LOST], DARK, "The title")
+    for line, one, colour in zip(figure.data, (FAST, LOST), (BLUE, ORANGE), strict=True):
+        assert (line.name, line.line.color, line.x, line.y) == (one.what, colour, *zip(*one.curve, strict=True))
+        assert line.hovertemplate == f"{one.checkpoint}, step %{{x:,}}: <b>%{{y:.1f}} %</b><extra></extra>"
+    x, y = figure.layout.xaxis, figure.layout.yaxis
+    assert (x.title.text, y.title.text) == ("training step", "validation dates right (%)")
+    assert (y.range, y.autorange, x.rangemode) == ((0, 100), False, "tozero")
+    assert (figure.layout.height, figure.layout.margin.b, figure.layout.showlegend) == (400, 110, True)
+    assert figure.layout.title.text == "The title"
+
+
+def test_how_models_learned_as_a_table_and_a_file() -> None:
+    rows = from_rnn_learners.table([FAST, LOST])
+    assert rows.to_dict("list") == {
+        "Model": ["fast one", "lost one"], "Held-out right (%)": [96.5, pytest.approx(math.nan, nan_ok=True)],
+        "Reached 90 % at step": ["400", "not reached"], "Steps": [400, 500], "Parameters": [10, 20], "Checkpoint": ["a", "b"],
+    }  # fmt: skip
+    assert list(from_rnn_learners.table([FAST], ["x"]).columns)[:3] == ["Model", "Held-out right (%)", "Writes"]
+    assert from_rnn_learners.learning_csv([FAST, LOST]).splitlines() == [
+        "checkpoint,model,parameters,step,exact match on validation dates (%)", "a,fast one,10,100,12.0", "a,fast one,10,400,95.0",
+        "b,lost one,20,100,1.0", "b,lost one,20,500,89.9",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("family", "sizes", "stage"), [
+    ("recurrent", {"attention": "none"}, (0, "RNN, fixed vector h_m")), ("recurrent", {}, (1, "RNN with Bahdanau's alignment")),
+    ("attention only", {"n_self_layers": 0}, (2, "Attn(X, X′) alone")),
+    ("attention only", {"n_self_layers": 1, "n_heads": 1}, (3, "Attn(X, X), then Attn(X, X′)")),
+    ("attention only", {"n_self_layers": 1, "n_heads": 3}, (4, "Attn(X, X), then Attn(X, X′), 3 heads")),
+    ("attention only", {"n_self_layers": 2}, (5, "2 self-attention layers stacked")),
+    ("attention only", {"n_self_layers": 2, "residual": True}, (6, "2 stacked, with residuals and LayerNorm")),
+    ("transformer", {}, (7, "Transformer: residuals, LayerNorm, feed-forward too")), ("transformer", {"similarity": "dot"}, None),
+    ("attention only", {"similarity": "dot"}, None),
+])  # fmt: skip
+def test_which_stage_a_model_is(family: str, sizes: dict, stage: tuple | None) -> None:
+    assert from_rnn_learners._stage(letters(family, **sizes).config) == stage
+
+
+# one head through training
+
+
+QUERIES, KEYS = [Label("x"), Label("y"), Label("z")], [Label("a"), Label("b")]
+WEIGHTS = [np.array([[0.0, 1.0], [0.5, 0.25], [0.75, 0.0]], np.float32), np.array([[1.0, 0.0], [0.1, 0.9], [0.0, 0.6]], np.float32)]
+
+
+def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written on each frame, and how long it stands."""
+    from PIL import ImageDraw
+
+    written, draw_text = [], ImageDraw.ImageDraw.text
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda pen, at, text, *more, **how: (
+        written.append((text, at)), draw_text(pen, at, text, *more, **how))[1])  # fmt: skip
+    blocked = np.array([[0, 0], [0, 0], [0, 1]], np.uint8)
+    frames = [growth_files.Frame(0, WEIGHTS[0]), growth_files.Frame(12_345, WEIGHTS[1])]
+    picture = Image.open(io.BytesIO(growth_files.head_gif(frames, QUERIES, KEYS, blocked, "The title")))
+    texts = [text for text, _ in written]
+    assert [text for text in texts if text.startswith("Training step")] == ["Training step 0", "Training step 12,345"]
+    half = len(written) // 2
+    for one in (written[:half], written[half:]):
+        said = dict(reversed(one))
+        assert texts.count("The title") == 2
+        assert [text for text, _ in one if text in "xyz"] == [*"xyz"]
+        assert [said[q][1] for q in "xyz"] == [growth_files._TOP + (i + 0.5) * 24 for i in range(3)]
+        assert all(said[q][0] < growth_files._LEFT for q in "xyz")
+        assert [text for text, _ in one if text in "ab"] == [*"ab"]
+        assert "1  attention weight; rows read, columns are read" in said
+        assert said["0"][0] < growth_files._LEFT < said["1  attention weight; rows read, columns are read"][0]
+    durations = []
+    for i in range(2):
+        picture.seek(i)
+        durations.append(picture.info["duration"])
+        pixels = picture.convert("RGB")
+        for (q, k), weight in np.ndenumerate(WEIGHTS[i]):
+            middle = pixels.getpixel((growth_files._LEFT + k * 24 + 4, growth_files._TOP + q * 24 + 4))
+            share = 0.0 if blocked[q, k] else float(weight)
+            assert np.abs(np.array(middle) - mixed(share, "#ffffff", "#1b3fae")).max() <= 12      # a GIF has 256 colours
+        left, top = growth_files._LEFT, growth_files._TOP
+        line = np.array(pixels.crop((left + 24, top + 48, left + 48, top + 72)))
+        corners = [line[21, 2], line[2, 21]]            # a masked cell has a stroke from corner to corner
+        assert all(np.abs(corner - rgb("#8f96a3")).max() <= 12 for corner in corners)
+        scale = [pixels.getpixel((growth_files._LEFT + x, growth_files._TOP + 72 + 20)) for x in (0, 49, 99)]
+        for x, came in zip((0, 49, 99), scale, strict=True):
+            assert np.abs(np.array(came) - mixed(x / 99, "#ffffff", "#1b3fae")).max() <= 16
+    assert durations == [700, 2500]
+    assert (picture.n_frames, picture.info["loop"]) == (2, 0)
+
+
+@pytest.mark.parametrize(("text", "short"), [("abcdefghijkl", "abcdefghijkl"), ("abcdefghijklm", "abcdef…ijklm")])
+def test_long_tokens_are_shortened(text: str, short: str) -> None:
+    assert growth_files._short(text) == short
+
+
+# states of an RNN
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("look", [LIGHT, DARK])
+def test_the_states_as_a_picture(bidirectional: bool, look: Look) -> None:
+    scope: Scope = letters("recurrent", attention="none", bidirectional=bidirectional)
+    trace = scope.run("abc", "ed")
+    figure = states.encoder_states(trace, scope.config, look, "The title")
+    (cells,), layout, d = figure.data, figure.layout, 14 if bidirectional else 7
+    np.testing.assert_array_equal(cells.z, trace.activations["encoder.states"].value[0].numpy())
+    assert cells.x == tuple(range(1, d + 1))
+    assert [colour for _, colour in cells.colorscale] == look.diverging()
+    assert cells.hovertemplate == "%{y}, number %{x}: <b>%{z:.6f}</b><extra></extra>"
+    assert cells.colorbar.title.text == "value"
+    assert (layout.xaxis.title.text, layout.xaxis.range, layout.yaxis.range) == ("number of the state", (0.5, d + 0.5), (3.5, -0.5))
+    frames = [(shape.x0, shape.x1, shape.y0, shape.y1) for shape in layout.shapes if shape.type == "rect"]
+    assert frames == [(0.5, 7.5, 2.5, 3.5), (7.5, 14.5, -0.5, 0.5)][: 1 + bidirectional]
+    assert {shape.line.color for shape in layout.shapes if shape.type == "rect"} == {look.text}
+    assert [(said.text, said.x, said.xanchor) for said in layout.annotations] == (
+        [("forwards →", 0, "left"), ("← backwards", 1, "right")] if bidirectional else []
+    )
+    between = [(shape.x0, shape.x1) for shape in layout.shapes if shape.type == "line"]
+    assert between == ([(7.5, 7.5)] if bidirectional else [])
+
+
+def test_the_states_files_say_what_they_hold() -> None:
+    trace = letters("recurrent", attention="none").run("abc", "ed")
+    heading, *rows = csv.reader(io.StringIO(states.states_csv(trace)))
+    assert heading == ["token \\ number", *(str(i) for i in range(1, 15))]
+    assert [np.float32(row[1:]).tolist() for row in rows] == trace.activations["encoder.states"].value[0].tolist()
+    with np.load(io.BytesIO(states.states_npz(trace))) as held:
+        assert set(held) == {"source_tokens", "target_tokens", "encoder.states", "decoder.states"}
+        assert (held["source_tokens"].tolist(), held["target_tokens"].tolist()) == ([*"abc", "</s>"], ["<s>", *"ed"])
+        np.testing.assert_array_equal(held["decoder.states"], trace.activations["decoder.states"].value[0].numpy())
+
+

@@ -1,0 +1,237 @@
+"""Checkpoints made to harm: sizes that would take all memory, foreign tokenizers, panics, records and states that lie."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small import reversal_trainer
+
+from models import checkpoint as files
+from models import weights
+from models.architectures.attention_only import AttentionOnlyConfig
+from models.architectures.seq2seq import Seq2SeqConfig
+from models.architectures.transformer import TransformerConfig
+from models.checkpoint import CheckpointError, load_checkpoint
+from models.tokenizers.base import Tokenizer
+from models.training_record import check_record
+from tests.robustness.damage import FOREIGN, VALUES
+
+
+def rewritten(folder: Path, name: str, **changes) -> None:
+    """A file of the checkpoint with other entries, and a record that vouches for none."""
+    record = json.loads((folder / "training.json").read_text())
+    record.pop("checksums", None)
+    (folder / "training.json").write_text(json.dumps(record))
+    content = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps(content | changes))
+
+
+@pytest.fixture
+def on_meta(monkeypatch):
+    """Fails where a model with numbers is built."""
+    build = weights.build
+
+    def watched(config):
+        assert torch.empty(0).device.type == "meta", "a model was built before its file had been looked at"
+        return build(config)
+
+    monkeypatch.setattr(weights, "build", watched)
+
+
+BOMBS = {
+    "layers": ({"n_encoder_layers": 10**6}, "config.json: n_encoder_layers must be at most 256, not 1,000,000"),
+    "d_ff": ({"d_ff": 10**9}, "config.json: d_ff must be at most 262,144, not 1,000,000,000"),
+    "n_ctx": ({"n_ctx": 10**9}, "config.json: n_ctx must be at most 65,536, not 1,000,000,000"),
+    "vocab_size": ({"vocab_size": 10**9}, "config.json: vocab_size must be at most 1,048,576, not 1,000,000,000"),
+    "d_model": ({"d_model": 10**12}, "config.json: d_model must be at most 65,536, not 1,000,000,000,000"),
+    "all within bounds": (
+        {"d_model": 2**15, "d_ff": 2**15, "n_heads": 1},
+        r"config.json: opening a model of these sizes takes [0-9]{3}\.[0-9] GB, more than the 4.0 GB that one may take",
+    ),
+    "the position table alone": (
+        {"n_encoder_layers": 0, "n_decoder_layers": 0, "d_model": 2**12, "n_ctx": 2**16},
+        "config.json: opening a model of these sizes takes 7.0 GB, more than the 4.0 GB that one may take",
+    ),
+    "more layers than the file": ({"n_encoder_layers": 200}, "model.safetensors: .* parameters do not match the configuration"),
+    "wider than the file": ({"d_ff": 999}, r"W_1.\w+ should have shape \(999.*, but has \(61"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), BOMBS.values(), ids=BOMBS)
+def test_a_configuration_is_held_against_its_file_before_anything_is_built(checkpoint, on_meta, changes, message):
+    rewritten(checkpoint, "config.json", **changes)
+    with pytest.raises(CheckpointError, match=message):
+        load_checkpoint(checkpoint)
+
+
+@pytest.mark.parametrize("name", files.FILES)
+def test_no_more_is_read_of_a_file_than_it_may_have(checkpoint, monkeypatch, name):
+    monkeypatch.setitem(files.LARGEST, name, (checkpoint / name).stat().st_size)
+    load_checkpoint(checkpoint)
+    largest = files.LARGEST[name] - 1
+    monkeypatch.setitem(files.LARGEST, name, largest)
+    with pytest.raises(CheckpointError, match=f"{name}: larger than the {largest:,} bytes that are read of it"):
+        load_checkpoint(checkpoint)
+
+
+FIELDS = {
+    "pad_id of another token": ({"pad_id": 1}, "pad_id must be 0, the tokenizer's <pad>, not 1"),
+    "pad_id out of range": ({"pad_id": 9}, "pad_id must be a token of the vocabulary, 0 to 8, not 9"),
+    "negative pad_id": ({"pad_id": -1}, "pad_id must be a token of the vocabulary, 0 to 8, not -1"),
+    "a float": ({"n_heads": 3.0}, "n_heads must be a whole number, not 3.0"),
+    "a boolean": ({"n_encoder_layers": True}, "n_encoder_layers must be a whole number, not True"),
+    "nothing": ({"n_ctx": None}, "n_ctx must be a whole number, not None"),
+    "a text": ({"d_model": "33"}, "d_model must be a whole number, not '33'"),
+    "a number": ({"norm": 1}, "norm must be a text, not 1"),
+    "a list": ({"similarity": []}, r"similarity must be a text, not \[\]"),
+    "dropout of all": ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
+    "dropout beyond": ({"dropout": 1.5}, "dropout must be at least 0 and below 1, not 1.5"),
+    "negative dropout": ({"dropout": -0.1}, "dropout must be at least 0 and below 1, not -0.1"),
+    "no dropout": ({"dropout": float("nan")}, "config.json: not readable as JSON .NaN is no number"),
+    "boolean dropout": ({"dropout": False}, "dropout must be a number, not False"),
+    "a list of architectures": ({"architecture": ["transformer"]}, r"architecture \['transformer'\] is not one of"),
+    "an empty architecture": ({"architecture": []}, r"architecture \[\] is not one of transformer"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), FIELDS.values(), ids=FIELDS)
+def test_every_field_has_its_type_and_its_range(checkpoint, changes, message):
+    rewritten(checkpoint, "config.json", **changes)
+    with pytest.raises(CheckpointError, match=message):
+        load_checkpoint(checkpoint)
+
+
+@pytest.mark.parametrize("config", [TransformerConfig, Seq2SeqConfig, AttentionOnlyConfig])
+def test_a_configuration_made_in_code_is_checked_too(config):
+    for changes in ({"n_ctx": 1}, {"pad_id": 31}, {"vocab_size": 0}):
+        with pytest.raises(ValueError, match=f"{next(iter(changes))} must be"):
+            config(**{"vocab_size": 31} | changes)
+
+
+@pytest.mark.parametrize("changes", FOREIGN.values(), ids=FOREIGN)
+def test_a_tokenizer_that_does_what_ours_never_do_is_refused(checkpoint, changes):
+    rewritten(checkpoint, "tokenizer.json", **changes)
+    with pytest.raises(CheckpointError, match=r"tokenizer.json: not a tokenizer"):
+        load_checkpoint(checkpoint)
+
+
+BPE = Tokenizer.bpe(["the cat sat on the mat, the other cat too"] * 2, 130)
+
+
+@pytest.mark.parametrize("changes", FOREIGN.values(), ids=FOREIGN)
+def test_nor_is_one_of_pieces(changes):
+    with pytest.raises(ValueError, match="not a tokenizer"):
+        Tokenizer.from_json(json.dumps(json.loads(BPE.to_json()) | changes))
+
+
+def model_of(**changes) -> str:
+    content = json.loads(BPE.to_json())
+    return json.dumps(content | {"model": content["model"] | changes})
+
+
+def test_a_tokenizer_is_read_with_its_own_vocabulary_and_merges():
+    again = Tokenizer.from_json(BPE.to_json())
+    assert again.to_json() == BPE.to_json()
+    for text in ("the cat", "another Mat", "<s> the"):
+        assert again.encode(text) == BPE.encode(text)
+
+
+def test_a_vocabulary_has_every_id_once_and_merges_stay_in_it():
+    vocabulary = json.loads(BPE.to_json())["model"]["vocab"]
+    last = max(vocabulary, key=vocabulary.get)
+    for odd in (10**9, -1, True, 1.0, "7", None, 4):
+        with pytest.raises(ValueError, match="not a tokenizer"):
+            Tokenizer.from_json(model_of(vocab=vocabulary | {last: odd}))
+    for merges in ([["the", "zebra"]], [["t"]], ["t h"], [None], None, {}):
+        with pytest.raises(ValueError, match="not a tokenizer"):
+            Tokenizer.from_json(model_of(merges=merges))
+    long = {("x" * 1001 if token == last else token): i for token, i in vocabulary.items()}
+    with pytest.raises(ValueError, match="a token has 1 to 1000 characters"):
+        Tokenizer.from_json(model_of(vocab=long, merges=[]))
+    with pytest.raises(ValueError, match="its model is not what this program writes"):
+        Tokenizer.from_json(model_of(dropout=0.5))
+
+
+def test_a_panic_of_the_library_is_a_checkpoint_error(checkpoint, capfd):
+    prefix = model_of(continuing_subword_prefix="é#########")       # panics in Rust when it is read
+    with pytest.raises(CheckpointError, match="the tokenizer of this checkpoint cannot be used: range end index"):
+        Tokenizer.from_json(prefix)
+    (checkpoint / "tokenizer.json").write_text(prefix)
+    rewritten(checkpoint, "training.json")
+    with pytest.raises(CheckpointError, match=r"tokenizer.json: .* cannot be used"):
+        load_checkpoint(checkpoint)
+    panicking = Tokenizer.from_json(BPE.to_json())
+    panicking.backend = type(panicking.backend).from_str(json.dumps(
+        json.loads(BPE.to_json()) | FOREIGN["panics when it truncates"]
+    ))
+    for call in (lambda: panicking.encode("the cat sat on it"), lambda: panicking.encode_many(["the cat sat on it"])):
+        with pytest.raises(CheckpointError, match="cannot be used: `stride` must be strictly less than"):
+            call()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_what_is_no_panic_passes_through(stop):
+    tokenizer = Tokenizer.characters("abc")
+
+    class Backend:
+        def decode(self, ids):
+            raise stop
+
+    tokenizer.backend = Backend()
+    with pytest.raises(stop):
+        tokenizer.decode([4, 5])
+
+
+RECORDS = {
+    "step": [-1, 1.5, True, "5", None, 2**60], "averaged_steps": ["x"], "processes": [0.5], "task": [None, 5, []],
+    "command": [[]], "licence": [{}], "device": [1], "torch": [2.1], "training_seconds": [-1, "1", True],
+    "recipe": [[], "x"], "data": [[], {"file": 5}], "examples": ["abc", [1], {}],
+    "scores": [[], {"held-out BLEU": "99"}, {"held-out BLEU": 101}, {"BLEU": -1}, {"cases": 1.5}, {"cases": -1}],
+    "by_length": [
+        {}, [1], [{}], [{"least": 3, "most": 2, "cases": 1, "score": 5}], [{"least": 1, "most": 2, "cases": 1, "score": 500}],
+    ],
+    "curve": [{}, [1], [{}], [{"loss": 1}], [{"step": "1"}], [{"step": 1, "loss": "x"}], [{"step": 1, "loss": None}]],
+    "checksums": [[], {"config.json": "abc"}, {"config.json": None}, {"config.json": "A" * 64}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in RECORDS.items() for value in values])
+def test_a_record_that_is_not_of_its_form_is_named(checkpoint, name, value):
+    record = json.loads((checkpoint / "training.json").read_text())
+    (checkpoint / "training.json").write_text(json.dumps(record | {name: value}))
+    with pytest.raises(CheckpointError, match=f"training.json: {name} (must be|holds a number that cannot be)"):
+        load_checkpoint(checkpoint)
+
+
+@pytest.mark.parametrize("text", ["1e400", "-1e400", "NaN", "Infinity", "1" + "0" * 400, '"\\ud800"', "[" * 12 + "]" * 12])
+def test_no_entry_holds_what_cannot_be_shown(checkpoint, text):
+    whole = (checkpoint / "training.json").read_text()
+    for entry in (f'"remark": {text}', f'"remark": {{"deep": [{text}]}}'):
+        (checkpoint / "training.json").write_text(whole.replace("{", f"{{{entry},", 1))
+        with pytest.raises(CheckpointError, match=r"training.json: "):
+            load_checkpoint(checkpoint)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.sampled_from([*RECORDS, "remark"]), value=st.sampled_from(VALUES))
+def test_a_record_is_taken_or_refused_with_a_value_error(name, value):
+    with suppress(ValueError):
+        check_record({name: value})
+
+
+def test_any_flipped_bit_of_a_training_state_is_found(tmp_path):
+    trainer = reversal_trainer(tmp_path, steps=2)
+    list(trainer.train())
+    whole = (tmp_path / "state.pt").read_bytes()
+    for place in [*range(0, len(whole), len(whole) // 150), *range(len(whole) - 75, len(whole))]:
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        (tmp_path / "state.pt").write_bytes(flipped)
+        with pytest.raises(CheckpointError, match=r"state.pt: not readable as a training state .damaged"):
+            trainer.resume()
+    (tmp_path / "state.pt").write_bytes(whole)
+    assert trainer.resume() == 2

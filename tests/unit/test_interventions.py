@@ -1,0 +1,154 @@
+"""Masks changed by hand, against truth tables written by hand: x = blocked, . = may attend; rows are queries; and what a
+model says under them."""
+
+import pytest
+import torch
+
+from models.analysis.masked_comparison import run_masked
+from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, look_ahead, padding
+from models.tokenizers.base import END
+from models.trace.edits import READY_MADE, MaskChange, MaskChanges, ready_made
+
+
+def table(text: str) -> list[list[bool]]:
+    return [[sign == "." for sign in row] for row in text.split()]
+
+
+@pytest.mark.parametrize(("name", "k", "wanted"), [
+    ("none", 0, ".....  .....  .....  ....."),
+    ("causal", 0, ".xxxx  ..xxx  ...xx  ....x"),
+    ("previous", 0, "xxxxx  .xxxx  x.xxx  xx.xx"),
+    ("window", 0, ".xxxx  x.xxx  xx.xx  xxx.x"),
+    ("window", 1, "..xxx  ...xx  x...x  xx..."),
+    ("window", 2, "...xx  ....x  .....  x...."),
+    ("block-diagonal", 1, ".xxxx  x.xxx  xx.xx  xxx.x"),
+    ("block-diagonal", 2, "..xxx  ..xxx  xx..x  xx..x"),
+    ("block-diagonal", 3, "...xx  ...xx  ...xx  xxx.."),
+])
+def test_a_ready_made_mask(name, k, wanted):
+    assert ready_made(name, k, 4, 5).tolist() == table(wanted)
+
+
+def test_a_ready_made_mask_that_cannot_be():
+    assert READY_MADE == ("none", "causal", "window", "previous", "block-diagonal")
+    for name, k, message in (
+        ("diagonal", 1, "a ready-made mask is one of none, causal, window, previous, block-diagonal, not 'diagonal'"),
+        ("window", -1, "k of a window mask must be at least 0, not -1"),
+        ("block-diagonal", 0, "k of a block-diagonal mask must be at least 1, not 0"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            ready_made(name, k, 3, 3)
+    assert ready_made("causal", -7, 2, 2).tolist() == table(".x  ..")      # has no k
+
+
+@pytest.mark.parametrize(("ready", "name"), [
+    ("none", ""), ("causal", LOOK_AHEAD), ("window", "window of 3"), ("previous", "only the previous"),
+    ("block-diagonal", "blocks of 3"),
+])
+def test_the_names_of_the_layers(ready, name):
+    change = MaskChange(ready=ready, k=3)
+    assert change.ready_name == name
+    assert [layer.name for layer in change.apply(Mask(), 4, 5).layers] == ([name] if name else [])
+    assert change.is_none == (ready == "none")
+
+
+@pytest.mark.parametrize(("change", "wanted"), [
+    (MaskChange(), False),
+    (MaskChange(lifted=(PADDING,)), False),
+    (MaskChange(lifted=(LOOK_AHEAD,)), True),
+    (MaskChange(lifted=(LOOK_AHEAD,), ready="causal"), False),       # another mask in its place still hides what is ahead
+    (MaskChange(lifted=(LOOK_AHEAD,), ready="previous"), False),
+    (MaskChange(lifted=(LOOK_AHEAD,), ready="window"), True),
+    (MaskChange(lifted=(LOOK_AHEAD,), ready="block-diagonal"), True),
+    (MaskChange(opened=((2, 2), (2, 1))), False),
+    (MaskChange(opened=((2, 1), (2, 3))), True),
+    (MaskChange(ready="previous", opened=((0, 1),)), True),
+    (MaskChange(forbidden=((0, 1),)), False),
+])
+def test_what_may_let_a_position_see_ahead(change, wanted):
+    assert change.opens_ahead is wanted
+
+
+def base() -> Mask:
+    return Mask([padding(torch.tensor([[5, 6, 7, 0], [5, 0, 0, 0]]), 0), look_ahead(4, 4)])
+
+
+def test_nothing_changed_is_the_very_mask():
+    mask = base()
+    assert MaskChange(k=9).apply(mask, 4, 4) is mask
+    for what in ({"lifted": (PADDING,)}, {"ready": "causal"}, {"forbidden": ((9, 9),)}, {"opened": ((9, 9),)}):
+        change = MaskChange(**what)
+        assert not change.is_none
+        assert change.apply(mask, 4, 4) is not mask
+
+
+@pytest.mark.parametrize(("change", "names", "first", "second"), [
+    (MaskChange(lifted=(PADDING,)), [LOOK_AHEAD], ".xxx ..xx ...x ....", ".xxx ..xx ...x ...."),
+    (MaskChange(lifted=(LOOK_AHEAD,)), [PADDING], "...x ...x ...x ...x", ".xxx .xxx .xxx .xxx"),
+    (MaskChange(ready="window", k=1), [PADDING, LOOK_AHEAD, "window of 1"], ".xxx ..xx x..x xx.x", ".xxx .xxx xxxx xxxx"),
+    (MaskChange(forbidden=((2, 0), (3, 1))), [PADDING, LOOK_AHEAD, DRAWN], ".xxx ..xx x..x .x.x", ".xxx .xxx xxxx .xxx"),
+    (MaskChange(opened=((0, 3), (1, 2))), [PADDING, LOOK_AHEAD], ".xx. ...x ...x ...x", ".xx. .x.x .xxx .xxx"),
+    (MaskChange(ready="previous", opened=((0, 0),)), [PADDING, LOOK_AHEAD, "only the previous"], ".xxx .xxx x.xx xx.x",
+     ".xxx .xxx xxxx xxxx"),
+    (MaskChange(opened=((1, 3),), forbidden=((1, 3),)), [PADDING, LOOK_AHEAD, DRAWN], ".xxx ..xx ...x ...x", ".xxx .xxx .xxx .xxx"),
+])
+def test_a_changed_mask_cell_by_cell(change, names, first, second):
+    """In both rows of a batch; a forbidden cell stays forbidden where it is opened too."""
+    changed = change.apply(base(), 4, 4)
+    assert [layer.name for layer in changed.layers] == names
+    assert changed.expanded(0, 0, 4, 4).tolist() == table(first)
+    assert changed.expanded(1, 0, 4, 4).tolist() == table(second)
+
+
+def test_cells_beyond_the_mask_do_nothing():
+    change = MaskChange(forbidden=((4, 0), (0, 4)), opened=((4, 0), (0, 4)))
+    assert change.apply(base(), 4, 4).expanded(0, 0, 4, 4).tolist() == base().expanded(0, 0, 4, 4).tolist()
+
+
+def test_each_kind_of_attention_has_its_own_change_and_size():
+    changes = MaskChanges(
+        encoder_self=MaskChange(ready="causal"), decoder_self=MaskChange(ready="previous"), cross=MaskChange(ready="window", k=0)
+    )
+    masks = {kind: Mask() for kind in ("encoder_self", "decoder_self", "cross")}
+    changed = changes.apply(masks, 2, 3, torch.device("cpu"))
+    assert {kind: mask.layers[0].allowed[0, 0].tolist() for kind, mask in changed.items()} == {
+        "encoder_self": table(".x .."), "decoder_self": table("xxx .xx x.x"), "cross": table(".x x. xx"),
+    }  # fmt: skip
+    assert changes.of("cross").k == 0
+    other = changes.replaced("cross", MaskChange(ready="causal"))
+    assert (other.cross.ready, other.encoder_self, changes.cross.ready) == ("causal", changes.encoder_self, "window")
+
+
+def test_a_run_under_its_own_masks_says_what_each_pair_says_alone(scope):
+    """Of two sources in one padded batch: the log-probability of each given token, their sum, and the model's own text."""
+    runs = run_masked(scope, [("abd", "ce"), ("e", None)])
+    assert [run.trace.source.text for run in runs] == ["abd", "e"]
+    assert runs[1].trace.target.text == "e"
+    for run, own in zip(runs, ("dba", "e"), strict=True):
+        target = run.trace.target.ids
+        with torch.no_grad():
+            logits = scope.model(torch.tensor([run.trace.source.ids]), torch.tensor([target]))[0].double()
+        assert run.labels == (*target[1:], END)
+        wanted = [float(row[label] - row.logsumexp(0)) for row, label in zip(logits, run.labels, strict=True)]
+        assert run.log_probs == pytest.approx(wanted, abs=1e-4)
+        assert run.log_prob == pytest.approx(sum(wanted), abs=1e-4)
+        assert run.output == own
+        assert run.output_ids == (*scope.tokenizer.encode(own).ids, END)
+
+
+def test_what_is_forbidden_changes_what_is_said_and_what_is_written(scope):
+    """No target position may read the source's first letter: the run and the writing both go without it."""
+    pairs = [("abc", "cba")]
+    changes = MaskChanges(cross=MaskChange(forbidden=tuple((query, 0) for query in range(13))))
+    (before,), (after,) = run_masked(scope, pairs), run_masked(scope, pairs, changes)
+    site = after.trace.attention["decoder.layers.0.cross_attn"]
+    assert site.weights()[:, :, 0].abs().max() == 0
+    allowed = torch.ones(4, 4, dtype=torch.bool)
+    allowed[:, 0] = False
+    drawn = scope.run("abc", "cba", drawn={"cross": allowed})
+    wanted = drawn.logits.log_softmax(-1)[range(4), after.labels]
+    torch.testing.assert_close(torch.tensor(after.log_probs), wanted, rtol=1e-4, atol=1e-4)
+    assert before.output == "cba" != after.output
+    assert after.log_prob < before.log_prob - 1
+    first = drawn.logits[0].argmax()
+    assert after.output_ids[0] == int(first)

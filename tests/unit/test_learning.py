@@ -1,0 +1,117 @@
+"""What the page says of how models learned is what their records say, model by model."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small import Reversal, reversal_trainer
+
+from models.architectures import build
+from models.architectures.attention_only import AttentionOnlyConfig
+from models.architectures.seq2seq import Seq2SeqConfig
+from models.architectures.transformer import TransformerConfig
+from models.layers.similarity import KINDS as KINDS_ALL
+from models.scope import Scope, load
+from viz_app.drawing.look import LIGHT
+from viz_app.views.from_rnn import learners as from_rnn_learners
+from viz_app.views.from_rnn.learners import Learner
+from viz_app.views.from_rnn.learners_text import fastest, similarities
+
+VOCAB = Reversal().tokenizer.vocab_size
+SMALL = {"vocab_size": VOCAB, "d_model": 12, "n_ctx": 13}
+STAGES = {
+    "with residuals": AttentionOnlyConfig(**SMALL, n_heads=3, n_self_layers=2, residual=True),
+    "stacked": AttentionOnlyConfig(**SMALL, n_heads=3, n_self_layers=2),
+    "vector": Seq2SeqConfig(**SMALL, d_hidden=7, d_align=5, attention="none"),
+    "heads": AttentionOnlyConfig(**SMALL, n_heads=3, n_self_layers=1),
+    "aligned": Seq2SeqConfig(**SMALL, d_hidden=7, d_align=5),
+    "alone": AttentionOnlyConfig(**SMALL),
+    "self": AttentionOnlyConfig(**SMALL, n_self_layers=1),
+}
+SIZES = {**SMALL, "n_heads": 3, "d_ff": 17, "n_encoder_layers": 1, "n_decoder_layers": 1}
+KINDS = ("scaled dot", "additive", "cosine")
+
+
+@pytest.fixture(scope="module")
+def scopes(tmp_path_factory) -> list[Scope]:
+    """Models of a few steps each, and one Transformer trained longer than the others."""
+    folder = tmp_path_factory.mktemp("learned")
+
+    def trained(name: str, config, steps: int = 4) -> Scope:
+        trainer = reversal_trainer(folder / name, config=config, steps=steps, validate_every=2, score_cases=5)
+        for _ in trainer.train():
+            pass
+        return load(folder / name, device="cpu")
+
+    found = [trained(name, config) for name, config in STAGES.items()]
+    found += [trained(f"sim {kind}", TransformerConfig(**SIZES, similarity=kind)) for kind in KINDS]
+    return [*found, trained("long", TransformerConfig(**SIZES), 6)]
+
+
+def test_the_stages_stand_in_the_order_of_the_way(scopes):
+    found = from_rnn_learners.stages(scopes)
+    assert [one.checkpoint for one in found] == ["vector", "aligned", "alone", "self", "heads", "stacked", "with residuals", "long"]
+    assert [one.what for one in found[-3:-1]] == ["2 self-attention layers stacked", "2 stacked, with residuals and LayerNorm"]
+    by_name = {scope.name: scope for scope in scopes}
+    for one in found:
+        scope = by_name[one.checkpoint]
+        assert one.parameters == sum(p.numel() for p in scope.model.parameters())
+        assert one.steps == scope.training["step"]
+        validated = [row for row in scope.training["curve"] if "exact match" in row]
+        assert one.curve == tuple((row["step"], row["exact match"]) for row in validated)
+        assert len(one.curve) == one.steps // 2
+
+
+def test_similarities_compares_only_what_shares_a_recipe(scopes):
+    found = from_rnn_learners.similarities(scopes)
+    assert {one.what for one in found} == set(KINDS)
+    assert "long" not in {one.checkpoint for one in found}
+    assert from_rnn_learners.similarities(scopes[:7]) == []
+
+
+def test_what_the_similarities_share_is_counted(scopes):
+    found = from_rnn_learners.similarities(scopes)
+    sizes = sorted(sum(p.numel() for p in scope.model.parameters()) for scope in scopes if scope.name.startswith("sim "))
+    text = similarities(found)
+    assert "trained for 4 steps each" in text
+    assert f"in all {sizes[0]:,} to {sizes[-1]:,} parameters" in text
+    assert "for 4 to 9 steps by one recipe" in similarities([*found, replace(found[0], steps=9)])
+    begun = {kind: build_from_one_seed(TransformerConfig(**SIZES, similarity=kind)) for kind in KINDS_ALL}
+    same = {
+        kind: all(torch.equal(begun["dot"][name], weights[name]) for name in begun["dot"]) for kind, weights in begun.items()
+    }
+    assert same == {"dot": True, "scaled dot": True, "cosine": True, "general": True, "additive": False}
+    assert "the additive model's other weights begin elsewhere" in text
+
+
+def build_from_one_seed(config) -> dict[str, torch.Tensor]:
+    torch.manual_seed(1)
+    return build(config).state_dict()
+
+
+def test_unequal_trainings_are_said():
+    short, long = Learner("a", "one", 10, 200, ((200, 95.0),), 96.5, 100), Learner("b", "two", 10, 4000, ((400, 95.0),), 9, 100)
+    third = Learner("c", "three", 10, 200, ((200, 1.0),), 1.0, 100)
+    text = fastest([short, long, third])
+    assert "Not trained alike: **two** for 4,000 steps; **one** and **three** for 200 steps." in text
+
+
+def test_learned_is_the_first_step_over_the_bar():
+    curve = ((100, 12.0), (200, 90.0), (300, 71.0), (400, 95.0))
+    fast = Learner("a", "fast one", 10, 400, curve, 96.5, 100)
+    slow = Learner("b", "slow one", 10, 400, ((100, 1.0), (400, 93.0)), 93.0, 100)
+    never = Learner("c", "lost one", 10, 400, ((100, 1.0), (400, 3.0)), 3.0, 100)
+    assert [one.learned_at for one in (fast, slow, never)] == [200, 400, None]
+    said = fastest([slow, never, fast])
+    assert "First found right on 90 % of the validation dates: **fast one**, at step 200; last: **slow one**, at step 400" in said
+    assert "Not there within their training: **lost one** (400 steps)." in said
+    assert "alike" not in said
+    assert "at the same validated step, 200" in fastest([fast, fast])
+    rows = from_rnn_learners.table([fast, never], ["2001-01-01", "x"])
+    assert list(rows["Reached 90 % at step"]) == ["200", "not reached"]
+    assert list(rows["Writes"]) == ["2001-01-01", "x"]
+    lines = from_rnn_learners.learning_csv([fast, never]).splitlines()
+    assert lines[2] == "a,fast one,10,200,90.0"
+    assert len(lines) == 1 + 6
+    lines = from_rnn_learners.chart([fast, never], LIGHT, "title").data
+    assert [(line.name, line.x, line.y) for line in lines][1] == ("lost one", (100, 400), (1.0, 3.0))

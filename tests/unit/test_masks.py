@@ -1,0 +1,103 @@
+"""Each mask against a truth table written by hand; layers know which of them blocks a cell."""
+
+import pytest
+import torch
+
+from models.layers import masks
+from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, MaskLayer
+
+
+def table(text: str) -> torch.Tensor:
+    """x = blocked, . = may attend; rows are queries."""
+    return torch.tensor([[sign == "." for sign in row] for row in text.split()])
+
+
+def test_the_names_that_stand_beside_a_blocked_cell():
+    assert (PADDING, LOOK_AHEAD, DRAWN) == ("padding", "look-ahead", "drawn by hand")
+    made = [masks.padding(torch.tensor([[5]]), 0), masks.look_ahead(1, 1), masks.drawn(torch.ones(1, 1, dtype=torch.bool))]
+    assert [layer.name for layer in made] == [PADDING, LOOK_AHEAD, DRAWN]
+
+
+def test_nothing_blocked_needs_no_mask():
+    open_, shut = masks.drawn(table("...  ...")), masks.drawn(table("...  .x."))
+    assert Mask().blocking is None
+    assert Mask([open_, open_]).blocking is None
+    assert torch.equal(Mask([open_, shut]).blocking, Mask([open_, shut]).allowed)
+
+
+def test_a_row_of_a_mask_is_cut_to_its_own_length():
+    mask = Mask([masks.padding(torch.tensor([[5, 6, 7, 8], [5, 6, 0, 0]]), 0), masks.look_ahead(3, 4)]).row(1, 2, 3)
+    assert [tuple(layer.allowed.shape) for layer in mask.layers] == [(1, 1, 1, 3), (1, 1, 2, 3)]
+    assert torch.equal(mask.expanded(0, 0, 2, 3), table("..x  ..x"))
+
+
+def test_padding_blocks_the_key_for_every_query():
+    ids = torch.tensor([[5, 6, 7, 2], [5, 2, 0, 0]])
+    mask = Mask([masks.padding(ids, pad_id=0)])
+    assert torch.equal(mask.expanded(0, 0, 3, 4), table("....  ....  ...."))
+    assert torch.equal(mask.expanded(1, 0, 3, 4), table("..xx  ..xx  ..xx"))
+
+
+def test_padding_follows_the_models_own_pad_id():
+    assert masks.padding(torch.tensor([[0, 9]]), pad_id=9).allowed.tolist() == [[[[True, False]]]]
+
+
+def test_look_ahead_lets_a_query_see_itself_and_what_stands_before():
+    assert torch.equal(Mask([masks.look_ahead(4, 4)]).expanded(0, 0, 4, 4), table(".xxx  ..xx  ...x  ...."))
+
+
+def test_look_ahead_with_cached_keys_counts_from_the_end():
+    assert torch.equal(Mask([masks.look_ahead(2, 5)]).expanded(0, 0, 2, 5), table("....x  ....."))
+    assert masks.look_ahead(1, 5).allowed.all()
+
+
+def test_a_cell_is_open_only_if_every_layer_allows_it():
+    padding = masks.padding(torch.tensor([[5, 6, 0]]), 0)
+    drawn = masks.drawn(table("...  x..  ..."))
+    mask = Mask([padding, masks.look_ahead(3, 3), drawn])
+    assert torch.equal(mask.expanded(0, 0, 3, 3), table(".xx  x.x  ..x"))
+    reasons = {
+        (q, k): mask.blocked_by(q, k, 3, 3) for q in range(3) for k in range(3) if mask.blocked_by(q, k, 3, 3)
+    }
+    assert reasons == {
+        (0, 1): [LOOK_AHEAD], (0, 2): [PADDING, LOOK_AHEAD], (1, 0): [DRAWN], (1, 2): [PADDING, LOOK_AHEAD],
+        (2, 2): [PADDING],
+    }  # fmt: skip
+
+
+def test_a_layer_can_be_added_and_lifted_without_touching_the_first_mask():
+    plain = Mask([masks.look_ahead(3, 3)])
+    both = plain.with_layer(masks.drawn(table("...  x..  ...")))
+    assert [layer.name for layer in both.layers] == [LOOK_AHEAD, DRAWN]
+    assert [layer.name for layer in both.without(LOOK_AHEAD).layers] == [DRAWN]
+    assert [layer.name for layer in plain.layers] == [LOOK_AHEAD]
+    assert torch.equal(both.without(DRAWN).expanded(0, 0, 3, 3), plain.expanded(0, 0, 3, 3))
+
+
+def test_no_layer_means_everything_is_allowed():
+    assert Mask().allowed is None
+    assert Mask().expanded(1, 1, 2, 3).all()
+    assert Mask().blocked_by(0, 1, 2, 3) == []
+
+
+def test_row_keeps_one_batch_row():
+    ids = torch.tensor([[5, 6, 7], [5, 0, 0]])
+    mask = Mask([masks.padding(ids, 0), masks.look_ahead(3, 3)])
+    for row in (0, 1):
+        assert torch.equal(mask.row(row, 3, 3).expanded(0, 0, 3, 3), mask.expanded(row, 0, 3, 3))
+        assert [layer.allowed.shape[0] for layer in mask.row(row, 3, 3).layers] == [1, 1]
+
+
+def test_layers_of_each_head():
+    allowed = torch.stack([table(".x  .."), table("..  x.")])[None]
+    mask = Mask([MaskLayer(DRAWN, allowed), masks.look_ahead(2, 2)])
+    assert torch.equal(mask.expanded(0, 0, 2, 2), table(".x  .."))
+    assert torch.equal(mask.expanded(0, 1, 2, 2), table(".x  x."))
+    assert torch.equal(mask.expanded(0, None, 2, 2), torch.stack([table(".x  .."), table(".x  x.")]))
+    assert mask.blocked_by(0, 1, 2, 2, head=0) == [DRAWN, LOOK_AHEAD]
+    assert mask.blocked_by(0, 1, 2, 2, head=1) == [LOOK_AHEAD]
+
+
+def test_shapes_that_are_no_mask_are_refused_under_the_tests():
+    with pytest.raises(Exception, match="allowed"):
+        MaskLayer(DRAWN, torch.ones(3, 3))   # not boolean, and without batch and head

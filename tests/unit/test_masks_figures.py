@@ -1,0 +1,453 @@
+"""The Masks page's picture, words and files, read back; every direction of a sentence turned round on forged runs."""
+
+import csv
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from drawn import SVG, Drawing, at, letters, mixed, rgb
+
+from models import Scope
+from models.analysis.masked_comparison import MaskedRun, run_masked
+from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, MaskLayer
+from models.trace.edits import READY_MADE, MaskChange, MaskChanges
+from viz_app import words
+from viz_app.drawing.payload import unpack
+from viz_app.views.masks import files as masks_files
+from viz_app.views.masks import notation as masks_notation
+from viz_app.views.masks import payloads as masks_payloads
+from viz_app.views.masks import text as masks_text
+from viz_app.views.masks.payloads import MaskView
+
+TERMS = words.terms("translation", "eng-fra")
+OWN, CROSS = "decoder.layers.0.self_attn", "decoder.layers.1.cross_attn"
+PAPER, ACCENT, TEXT, HATCH, LOSS = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3", "#b8420f"
+CHANGES = MaskChanges(
+    encoder_self=MaskChange(ready="window", k=1),
+    decoder_self=MaskChange(forbidden=((2, 0),), opened=((1, 2),)),
+    cross=MaskChange(lifted=(PADDING,), forbidden=((0, 0), (3, 2))),
+)
+SOURCE, TARGET = ["a", "b", "c", "[end]", "[padding]", "[padding]"], ["[start]", "e", "d", "c"]
+
+
+@pytest.fixture(scope="module")
+def scope() -> Scope:
+    return letters(n_ctx=13)
+
+
+@pytest.fixture(scope="module")
+def view(scope: Scope) -> MaskView:
+    """The second, shorter text of a batch: its source is filled up with padding."""
+    pairs = [("abcde", "edc"), ("abc", "edc")]
+    before, after = run_masked(scope, pairs)[1], run_masked(scope, pairs, CHANGES)[1]
+    return MaskView(before, after, CHANGES, "decoder_self", CROSS, 2, TERMS)
+
+
+@pytest.fixture(scope="module")
+def allowed() -> dict[str, np.ndarray]:
+    """By hand: what may be read before and after, by kind."""
+    real = np.array([True] * 4 + [False] * 2)
+    causal = np.tril(np.ones((4, 4), bool))
+    near = np.abs(np.arange(6)[:, None] - np.arange(6)) <= 1
+    painted, cross = causal.copy(), np.ones((4, 6), bool)
+    painted[2, 0], painted[1, 2] = False, True
+    cross[0, 0] = cross[3, 2] = False
+    return {"encoder_self": np.tile(real, (6, 1)) & near, "decoder_self": painted, "cross": cross,
+            "cross before": np.tile(real, (4, 1)), "decoder_self before": causal}  # fmt: skip
+
+
+# the picture
+
+
+def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.ndarray]) -> None:
+    header, arrays = unpack(masks_payloads.masks(view))
+    del header["arrays"]
+    effect, strip = header.pop("effect"), header.pop("strip")
+    assert [label[0] for label in header.pop("queries")] == [label[0] for label in header.pop("keys")] == TARGET
+    assert header == {
+        "kind": "decoder_self", "painted": [[2, 0, 0], [1, 2, 1]],
+        "title": "Decoder masked self-attention: the French so far reads itself",
+        "queryAxis": "who reads (query): the French so far", "keyAxis": "what is read (key): the French so far",
+        "layers": [
+            {"name": "target padding", "reason": "the key only fills the shorter text up; there is nothing to read"},
+            {"name": "look-ahead", "reason": "the key comes after the query; while writing, it does not exist yet"},
+        ],
+        "drawn": {"name": "drawn by hand", "reason": "you forbade it"}, "story": masks_payloads.story(view),
+    }  # fmt: skip
+    assert arrays["base"].tolist() == (2 * ~allowed["decoder_self before"]).tolist()       # the second layer's bit
+    assert [label[0] for label in effect.pop("queries")] == TARGET
+    assert [label[0] for label in effect.pop("keys")] == SOURCE
+    assert [label[0] for label in effect.pop("labels")] == ["e", "d", "c", "[end]"]
+    weights = {name: arrays[name] for name in ("before", "after")}
+    largest = np.abs(weights["after"] - weights["before"]).max()
+    assert effect == {
+        "title": "Decoder layer 2, head 3: what each French token reads from the English sentence", "site": CROSS, "head": 2,
+        "kind": "cross", "file": f"{CROSS}.head2", "queryAxis": "who reads (query): the French so far",
+        "keyAxis": "what is read (key): the English sentence", "scale": min(s for s in (0.1, 0.25, 0.5, 1.0) if s >= largest),
+        "outputs": [view.before.output, view.after.output],
+        "sums": [pytest.approx(log_prob(view.before)), pytest.approx(log_prob(view.after))],
+    }  # fmt: skip
+    for name, run, may in (("before", view.before, allowed["cross before"]), ("after", view.after, allowed["cross"])):
+        site = run.trace.attention[CROSS]
+        scores = (site.q[0, 2] @ site.k[0, 2].T / 5**0.5).masked_fill(~torch.from_numpy(may), -torch.inf)
+        np.testing.assert_allclose(weights[name], scores.softmax(-1).numpy(), atol=1e-6)
+        np.testing.assert_array_equal(arrays[f"blocked{name.title()}"], ~may)
+        np.testing.assert_allclose(arrays[f"log{name.title()}"], by_token(run), atol=1e-5)
+    np.testing.assert_array_equal(arrays["difference"], weights["after"] - weights["before"])
+    assert [(block["kind"], block["title"], block["rows"], block["cols"]) for block in strip] == [
+        ("encoder_self", "Encoder self-attention", 6, 6), ("decoder_self", "Decoder masked self-attention", 4, 4),
+        ("cross", "Cross-attention", 4, 6),
+    ]  # fmt: skip
+    names = {"encoder_self": ["source padding", "window of 1"], "decoder_self": ["target padding", "look-ahead", "drawn by hand"],
+             "cross": ["drawn by hand"]}  # fmt: skip
+    offset = 0
+    for block in strip:
+        size, may = block["rows"] * block["cols"], allowed[block["kind"]]
+        assert [picture["name"] for picture in block["pictures"]] == [*names[block["kind"]], "all together"]
+        for picture in block["pictures"]:
+            cells = arrays["strip"][offset : offset + size]
+            assert picture == {"name": picture["name"], "offset": offset, "blocked": int((cells == 0).sum()), "cells": size}
+            offset += size
+        np.testing.assert_array_equal(cells.reshape(may.shape), may)
+
+
+def by_token(run: MaskedRun) -> np.ndarray:
+    """Log-probabilities in nats of y₁ … </s>, from the run's logits."""
+    logits = run.trace.logits.double()
+    return (logits - logits.logsumexp(-1, keepdim=True)).numpy()[range(4), [*run.trace.target.ids[1:], 2]]
+
+
+def log_prob(run: MaskedRun) -> float:
+    return float(by_token(run).sum())
+
+
+def test_a_long_text_is_pooled_and_open_where_any_cell_is(monkeypatch: pytest.MonkeyPatch, view: MaskView) -> None:
+    monkeypatch.setattr(masks_payloads, "LARGEST_SIDE", 3)
+    header, arrays = unpack(masks_payloads.masks(view))
+    block = header["strip"][1]
+    assert (block["rows"], block["cols"]) == (2, 2)
+    look_ahead = block["pictures"][1]
+    assert (look_ahead["blocked"], look_ahead["cells"]) == (5, 16)       # of the whole mask, one cell being allowed by hand
+    assert arrays["strip"][look_ahead["offset"] :][:4].tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("largest", "scale"), [(0.0, 0.1), (0.09, 0.1), (0.11, 0.25), (0.26, 0.5), (0.9, 1.0)])
+def test_the_scale_of_a_difference_is_the_least_that_holds_it(view: MaskView, largest: float, scale: float, monkeypatch) -> None:
+    given = iter([torch.tensor([[largest, 0.0]]), torch.tensor([[0.0, largest]])] + [torch.zeros(1, 2)] * 9)
+    monkeypatch.setattr(type(view.sites[0]), "weights", lambda self, head: next(given))
+    assert masks_payloads._effect(view)[0]["scale"] == scale
+
+
+def test_the_kinds_of_attention_by_their_short_names(view: MaskView) -> None:
+    names = {"encoder_self": "Encoder self", "decoder_self": "Decoder self", "cross": "Cross"}
+    assert masks_payloads.kinds(view.after.trace) == names
+    assert masks_payloads.kinds(letters("recurrent").run("ab", "b")) == {"cross": "Alignment"}
+
+
+def test_a_mask_as_it_is_added_to_the_scores() -> None:
+    assert masks_payloads.additive(torch.tensor([[True, False]])).tolist() == [[0.0, -np.inf]]
+
+
+def test_a_forged_run_fails_the_checks(view: MaskView) -> None:
+    """A mask that is not the union of its layers; a weight on a cell that was forbidden."""
+    assert [(check.name, check.passed) for check in masks_payloads.checks(view)] == [
+        ("the mask is all its layers together", True), ("forbidden cells are 0", True),
+    ]  # fmt: skip
+    site = view.after.trace.attention[CROSS]
+
+    class Forged(Mask):
+        def expanded(self, batch: int, head: int | None, n_query: int, n_key: int) -> torch.Tensor:
+            found = super().expanded(batch, head, n_query, n_key).clone()
+            found[..., 1, 1] = False
+            return found
+
+    forged = with_site(view, replace(site, mask=Forged(site.mask.layers)))
+    assert [check.value for check in masks_payloads.checks(forged)] == [1.0, 0.0]
+    blocked = MaskLayer("other", torch.ones(1, 1, 4, 6, dtype=torch.bool))
+    forged = with_site(view, replace(site, mask=Mask([blocked])))
+    found = masks_payloads.checks(forged)
+    assert found[0].passed
+    weights = forged.after.trace.attention[CROSS].weights()
+    assert found[1].value == pytest.approx(float(torch.stack([weights[:, 0, 0], weights[:, 3, 2]]).max()))
+    assert not found[1].passed
+
+
+def with_site(view: MaskView, site: object) -> MaskView:
+    trace = view.after.trace
+    return replace(view, after=replace(view.after, trace=replace(trace, attention={**trace.attention, CROSS: site})))
+
+
+# words
+
+
+def test_what_a_change_is_called() -> None:
+    names = {"encoder_self": "Encoder self", "decoder_self": "Decoder self", "cross": "Cross"}
+    assert masks_text.changed(MaskChanges(), names).startswith("Nothing is changed yet")
+    assert masks_text.changed(CHANGES, names) == (
+        "Changed. Encoder self: window of 1; Decoder self: 1 cell forbidden, 1 cell allowed; Cross: cross padding lifted, 2 cells "
+        "forbidden."
+    )
+    lifted = MaskChanges(decoder_self=MaskChange((LOOK_AHEAD, PADDING), "block-diagonal", 3))
+    assert masks_text.changed(lifted, names) == "Changed. Decoder self: look-ahead lifted, target padding lifted, blocks of 3."
+
+
+def run(view: MaskView, log_probs: tuple[float, ...], ids: tuple[int, ...] = (4, 2), output: str = "a") -> MaskedRun:
+    """A forged run of four tokens."""
+    return replace(view.before, log_probs=log_probs, output_ids=ids, output=output)
+
+
+@pytest.mark.parametrize(("before", "after", "said"), [
+    (-4.0, -2.5, "−4.00 → −2.50 nats, 1.50 nats likelier."), (-2.5, -4.0, "−2.50 → −4.00 nats, 1.50 nats less likely."),
+    (-0.2, -0.1, "−0.200 → −0.100 nats, 0.100 nats likelier."), (-2.5, -2.5, "−2.50 → −2.50 nats, as before."),
+    (-2.5, -2.5001, "−2.50 → −2.50 nats, less than 0.001 apart."),
+])  # fmt: skip
+def test_which_of_two_is_likelier(view: MaskView, before: float, after: float, said: str) -> None:
+    assert masks_text.effect(run(view, (before,)), run(view, (after,))) == f"Log-probability of the target “edc”: {said}"
+
+
+@pytest.mark.parametrize(("before", "after", "word", "loss"), [
+    (-4.0, -2.0, "falls", "1.000 → 0.500"), (-2.0, -4.0, "rises", "0.500 → 1.000"), (-2.0, -2.0, "no difference", "0.500 → 0.500"),
+])  # fmt: skip
+@pytest.mark.parametrize("same", [True, False])
+def test_whether_looking_ahead_helped(view: MaskView, before: float, after: float, word: str, loss: str, same: bool) -> None:
+    ahead = MaskChanges(decoder_self=MaskChange(opened=((0, 1),)))
+    old, new = run(view, (before / 4,) * 4), run(view, (after / 4,) * 4, (4, 2) if same else (5, 2))
+    said = masks_text.cheat(old, new, ahead)
+    assert [w for w in ("falls", "rises", "no difference") if f"{w} " in said] == [word]
+    assert f"{loss} nats a token" in said
+    assert ("stays the same" in said) == same
+    assert ("comes out differently" in said) == (not same)
+    assert masks_text.cheat(old, new, MaskChanges(decoder_self=MaskChange(forbidden=((1, 0),)))) == ""
+
+
+def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> None:
+    old, new = run(view, (-1.0,), (4,), "a"), run(view, (-1.0,), (5,), "")
+    told = masks_text.story(old, new, MaskChanges(), {}, ["A note."])
+    assert told[1] == "Under these masks the model writes: nothing (before: a)."
+    assert told[-1] == "A note."
+    same = masks_text.story(old, old, MaskChanges(), {}, [])
+    assert same[1] == "Under these masks the model writes: a (as before)."
+    assert len(same) == 3       # nothing is said of looking ahead, not even an empty line
+
+
+@pytest.mark.parametrize(("value", "said"), [
+    (-3.456, "−3.46"), (0.12345, "0.123"), (-0.0004, "0.000"), (1.0, "1.00"), (-0.5, "−0.500"),
+])  # fmt: skip
+def test_nats(value: float, said: str) -> None:
+    assert masks_text.nats(value) == said
+
+
+@pytest.mark.parametrize(("lengths", "said"), [
+    ((3, 3), "Both have 3 tokens: no padding in the source."),
+    ((3, 5), "3 and 5 tokens: the first source is filled up with 2 × padding."),
+    ((9, 5), "9 and 5 tokens: the second source is filled up with 4 × padding."),
+])  # fmt: skip
+def test_which_of_two_sources_is_filled_up(lengths: tuple[int, int], said: str) -> None:
+    assert masks_text.batch(lengths) == said
+
+
+def test_layers_reasons_and_ready_made_masks_by_name() -> None:
+    assert [masks_text.layer(kind, PADDING) for kind in ("encoder_self", "decoder_self", "cross")] == [
+        "source padding", "target padding", "cross padding",
+    ]  # fmt: skip
+    assert masks_text.layer("cross", "window of 2") == "window of 2"
+    own, place = "the key ", "its place in the source "
+    for name, within, between in (
+        ("window of 2", own + "is further away than that",
+         place + "is further than that from the query's place in the target"),
+        ("blocks of 2", own + "lies in another block", place + "lies in another block than the query's in the target"),
+        ("only the previous", own + "is not the one just before the query",
+         place + "is not the one before the query's in the target"),
+        (DRAWN, "you forbade it", "you forbade it"), ("else", "", ""),
+    ):  # fmt: skip
+        assert masks_text.reason("encoder_self", name) == masks_text.reason("decoder_self", name) == within
+        assert masks_text.reason("cross", name) == between
+    after = "the key comes after the query"
+    assert masks_text.reason("encoder_self", LOOK_AHEAD) == after
+    assert masks_text.reason("decoder_self", LOOK_AHEAD) == f"{after}; while writing, it does not exist yet"
+    assert masks_text.reason("cross", LOOK_AHEAD) == f"{place}is after the query's in the target"
+    assert masks_text.layer("cross", LOOK_AHEAD) == "places up to its own"
+    assert masks_text.layer("cross", "only the previous") == "only the place before"
+    for kind in ("encoder_self", "decoder_self"):
+        assert (masks_text.layer(kind, LOOK_AHEAD), masks_text.layer(kind, "only the previous")) == (
+            LOOK_AHEAD, "only the previous",
+        )  # fmt: skip
+    assert {name: masks_text.ready_label("decoder_self", name, "causal") for name in READY_MADE} == {
+        "none": "none: read everything", "causal": "causal: itself and before (own)", "window": "window: at most k back",
+        "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens, none ahead",
+    }  # fmt: skip
+    assert masks_text.ready_label("encoder_self", "block-diagonal", "none") == "block-diagonal: own k tokens"
+    assert {name: masks_text.ready_label("cross", name, "window") for name in READY_MADE} == {
+        "none": "none: read everything", "causal": "source places up to its own",
+        "window": "source places at most k from its own (own)", "previous": "only the source place before its own",
+        "block-diagonal": "own block of k source places",
+    }  # fmt: skip
+    assert masks_text.ready_label("encoder_self", "window", "none") == "window: at most k away"
+
+
+def test_a_site_in_the_list(view: MaskView) -> None:
+    assert [masks_text.site_label(site) for site in view.after.trace.attention.values()] == [
+        "Encoder 1, self", "Decoder 1, self", "Decoder 1, cross", "Decoder 2, self", "Decoder 2, cross",
+    ]  # fmt: skip
+    assert masks_text.site_label(letters("recurrent").run("ab", "b").attention["decoder.alignment"]) == "Alignment"
+
+
+@pytest.mark.parametrize(("cells", "said"), [
+    ((), ""), (((0, 0), (3, 5)), ""), (((4, 0),), "Cross: 1 painted cell lies beyond these texts, clipped off until they grow."),
+    (((4, 0), (0, 6), (3, 5)), "Cross: 2 painted cells lie beyond these texts, clipped off until they grow."),
+])  # fmt: skip
+def test_cells_that_are_clipped_are_counted(cells: tuple, said: str) -> None:
+    assert masks_text.outside("Cross", MaskChange(forbidden=cells[:1], opened=cells[1:]), 4, 6) == said
+
+
+def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
+    shut = MaskChanges(cross=MaskChange(forbidden=tuple((q, k) for q in (1, 2) for k in range(4))))
+    (run,) = run_masked(scope, [("abc", "edc")], shut)
+    site = run.trace.attention[CROSS]
+    said = masks_text.empty_rows(site, "Cross", TARGET)
+    assert said.startswith("Cross: the whole row of “e” and 1 more is blocked.")
+    assert said.endswith("the heads pass on zeros.")
+    assert masks_text.empty_rows(run.trace.attention[OWN], "Decoder self", TARGET) == ""
+
+
+def test_rules_are_of_this_kind_of_attention(view: MaskView) -> None:
+    of_heads = masks_text.rules(view.sites[0])
+    assert "softmax(q·k / √5 + M)" in of_heads
+    assert "Every layer and head" in of_heads
+    of_rnn = masks_text.rules(letters("recurrent").run("ab", "b").attention["decoder.alignment"])
+    assert "softmax(v·tanh(W s(i−1) + U h(j)) + M)" in of_rnn
+    assert "row i is the step that reads token i" in of_rnn
+
+
+# the text of a change
+
+
+def test_choices_and_what_they_lift() -> None:
+    none, chosen = MaskChange(), masks_notation.choose
+    assert [masks_notation.own_choice(kind) for kind in ("encoder_self", "decoder_self", "cross")] == ["none", "causal", "none"]
+    assert chosen("decoder_self", none, "none", 2) == MaskChange((LOOK_AHEAD,))
+    assert chosen("decoder_self", MaskChange((LOOK_AHEAD,)), "causal", 2) == none
+    assert chosen("cross", none, "causal", 2) == MaskChange(ready="causal")
+    assert chosen("decoder_self", MaskChange((LOOK_AHEAD, PADDING)), "window", 3) == MaskChange((PADDING,), "window", 3)
+    assert masks_notation.choice("decoder_self", none) == "causal"
+    assert masks_notation.choice("encoder_self", none) == masks_notation.choice("decoder_self", MaskChange((LOOK_AHEAD,))) == "none"
+    assert masks_notation.mask_padding(none, False) == MaskChange((PADDING,))
+    assert masks_notation.mask_padding(MaskChange((PADDING,)), True) == none
+
+
+@pytest.mark.parametrize(("change", "text"), [
+    (MaskChange((LOOK_AHEAD, PADDING), "window", 3), "nolook_nopad_window3"), (MaskChange(ready="block-diagonal", k=4), "blocks4"),
+    (MaskChange(ready="previous"), "previous"), (MaskChange(ready="causal", k=9), "causal"),
+    (MaskChange(forbidden=((3, 0), (4, 0), (5, 0)), opened=((1, 1),)), "f3-5.0_a1.1"),
+])  # fmt: skip
+def test_a_change_as_a_text(change: MaskChange, text: str) -> None:
+    assert masks_notation.to_text(change) == text
+
+
+@pytest.mark.parametrize(("text", "count"), [("f0-99.0-999", 100_000), ("f0-99.0-1000", 0), ("f0-4.0-1_f0-99.0-999", 10)])
+def test_a_text_paints_at_most_so_many_cells(text: str, count: int) -> None:
+    assert len(masks_notation.from_text(text).forbidden) == count
+
+
+def test_the_last_cell_that_can_be_named() -> None:
+    kept = masks_notation.paint(MaskChange(), [(4095, 0, 0), (4096, 0, 0), (0, 4095, 1), (0, 4096, 1), (-1, 0, 0), (0, -1, 1)])
+    assert (kept.forbidden, kept.opened) == (((4095, 0),), ((0, 4095),))
+
+
+# files
+
+
+def test_the_tables_read_back(view: MaskView, allowed: dict[str, np.ndarray]) -> None:
+    table = list(csv.reader(io.StringIO(masks_files.log_probs_csv(view))))
+    assert table[0] == ["token", "before (nats)", "after (nats)"]
+    assert [row[0] for row in table[1:]] == ["e", "d", "c", "[end]", "sum"]
+    for column, of in ((1, view.before), (2, view.after)):
+        np.testing.assert_allclose([float(row[column]) for row in table[1:]], [*by_token(of), log_prob(of)], atol=1e-5)
+    heading, *rows = csv.reader(io.StringIO(masks_files.head_csv(view)))
+    assert heading == ["query", "key", "allowed before", "weight before", "allowed after", "weight after"]
+    cells = [[f"{q} {query}", f"{k} {key}"] for q, query in enumerate(TARGET) for k, key in enumerate(SOURCE)]
+    assert [row[:2] for row in rows] == cells
+    for column, may in ((2, allowed["cross before"]), (4, allowed["cross"])):
+        assert [row[column] for row in rows] == [str(cell) for cell in may.ravel()]
+        weights = view.sites[column // 4].weights(2).numpy().ravel()
+        assert np.float32([row[column + 1] for row in rows]).tolist() == weights.tolist()
+
+
+def test_everything_read_back(view: MaskView, allowed: dict[str, np.ndarray]) -> None:
+    with np.load(io.BytesIO(masks_files.everything_npz(view))) as held:
+        layers = {("encoder_self", "before"): [PADDING], ("encoder_self", "after"): [PADDING, "window of 1"],
+                  ("decoder_self", "before"): [PADDING, LOOK_AHEAD], ("decoder_self", "after"): [PADDING, LOOK_AHEAD, DRAWN],
+                  ("cross", "before"): [PADDING], ("cross", "after"): [DRAWN]}  # fmt: skip
+        names = {"source_tokens", "target_tokens", "log_probs.before", "log_probs.after"}
+        names |= {f"{name}.{when}" for name in view.after.trace.attention for when in ("before", "after")}
+        names |= {f"{kind}.{when}.{form}" for kind, when in layers for form in ("allowed", "additive")}
+        names |= {f"{kind}.{when}.layer.{name}" for (kind, when), own in layers.items() for name in own}
+        assert set(held) == names
+        assert held["source_tokens"].tolist() == [*"abc", "</s>", "<pad>", "<pad>"]
+        assert held["target_tokens"].tolist() == ["<s>", *"edc"]
+        for when, of, own in (("before", view.before, " before"), ("after", view.after, "")):
+            np.testing.assert_allclose(held[f"log_probs.{when}"], by_token(of), atol=1e-5)
+            for kind in ("decoder_self", "cross"):
+                may = allowed[f"{kind}{own}"]
+                np.testing.assert_array_equal(held[f"{kind}.{when}.allowed"], may)
+                np.testing.assert_array_equal(held[f"{kind}.{when}.additive"], np.where(may, 0.0, -np.inf))
+                together = np.logical_and.reduce([held[f"{kind}.{when}.layer.{name}"] for name in layers[kind, when]])
+                np.testing.assert_array_equal(together, may)
+            assert held[f"{CROSS}.{when}"].shape == (3, 4, 6)
+            np.testing.assert_array_equal(held[f"{CROSS}.{when}"] > 0, np.tile(allowed[f"cross{own}"], (3, 1, 1)))
+
+
+def test_the_drawing_shows_the_mask_before_after_and_the_difference(view: MaskView, allowed: dict[str, np.ndarray]) -> None:
+    drawing = Drawing(masks_files.masks_svg(view))
+    before, after = (site.weights(2).numpy() for site in view.sites)
+    largest = np.abs(after - before).max()
+    titles = ["Mask, decoder self (hatched = may not be read, −∞)", "Before: the model's own masks (0 … 1)",
+              "After: with the changes (0 … 1)",
+              f"Difference: after − before (−{largest:.2g} orange … +{largest:.2g} blue)"]  # fmt: skip
+    heading, *texts = [text.text for text in drawing.texts]
+    assert heading == f"{view.title}. {masks_text.changed(CHANGES, masks_payloads.kinds(view.after.trace))}"
+    assert texts[-1] == "Rows read (query), columns are read (key)."
+    assert [text for text in texts if text in titles] == titles
+    shows = [(allowed["decoder_self"], TARGET), (allowed["cross before"], SOURCE), (allowed["cross"], SOURCE),
+             (allowed["cross before"] | allowed["cross"], SOURCE)]  # fmt: skip
+    values = [np.zeros((4, 4)), before, after, after - before]
+    cells = iter(drawing.titled())
+    ends = 0.0
+    for title, (may, keys), value in zip(titles, shows, values, strict=True):
+        mine = [[next(cells) for _ in keys] for _ in TARGET]
+        left, top, side, _ = at(mine[0][0][0])
+        assert ends < float(drawing.said(title).get("x")) < left
+        assert drawing.said(title).get("font-weight") == "600"
+        for q, row in enumerate(mine):
+            for k, (box, note) in enumerate(row):
+                assert at(box) == (left + k * side, top + q * side, side, side)
+                if not may[q, k]:
+                    assert (note, box.get("fill")) == ("blocked, −∞", "url(#masked)")
+                    continue
+                assert np.float32(note) == np.float32(value[q, k])
+                apart = abs(value[q, k]) / largest, ACCENT if value[q, k] > 0 else LOSS
+                share, high = {titles[0]: (0.18, ACCENT), titles[3]: apart}.get(title, (value[q, k], ACCENT))
+                assert np.abs(rgb(box.get("fill")) - mixed(float(share), PAPER, high)).max() <= 1
+        rows = [text for text in drawing.texts if text.get("text-anchor") == "end"]
+        rows = [text for text in rows if left - 10 <= float(text.get("x")) < left]
+        assert [text.text for text in rows] == TARGET
+        for q, text in enumerate(rows):
+            assert top + (q + 0.5) * side < float(text.get("y")) < top + (q + 0.8) * side
+        turned = [(text.text, text.get("transform").split(") ")) for text in drawing.texts if text.get("transform")]
+        places = [(said, *map(float, move.removeprefix("translate(").split()), turn) for said, (move, turn) in turned]
+        mine = [place for place in places if left <= place[1] < left + len(keys) * side]
+        assert [place[0] for place in mine] == keys
+        for k, (_, x, y, turn) in enumerate(mine):
+            assert left + (k + 0.4) * side < x < left + (k + 0.8) * side
+            assert top - 10 < y < top
+            assert turn == "rotate(-45)"
+        ends = left + len(keys) * side
+        assert top + 4 * side < float(drawing.texts[-1].get("y")) < drawing.size[1]
+    assert ends < drawing.size[0]
+    assert next(cells, None) is None
+    assert (drawing.root.get("fill"), drawing.boxes[0].get("fill")) == (TEXT, PAPER)
+    assert [float(drawing.boxes[0].get(side)) for side in ("width", "height")] == list(drawing.size)
+    (pattern,) = drawing.root.iter(f"{SVG}pattern")
+    assert (pattern.get("id"), [part.get("fill") for part in pattern]) == ("masked", [PAPER, HATCH])

@@ -1,0 +1,240 @@
+"""Small pieces of the pages without a browser: what checks, notes and downloads say, and what a click remembers."""
+
+import csv
+import io
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import streamlit as st
+from drawn import letters
+
+import models
+from models.analysis.checks import Check
+from models.scope import Scope
+from models.trace import Trace
+from models.trace.edits import MaskChange, MaskChanges
+from viz_app import ui, words
+from viz_app.session import live, reference_models
+from viz_app.session.current_run import Shown
+from viz_app.session.live import Desk
+from viz_app.sidebar import examples
+from viz_app.views.decoding import state as decoding_state
+from viz_app.views.decoding.state import Place
+from viz_app.views.masks import state as masks_state
+
+TERMS = words.terms("translation", "eng-fra")
+
+
+@pytest.fixture(scope="module")
+def scope() -> Scope:
+    return letters(n_ctx=13)
+
+
+@pytest.fixture(scope="module")
+def trace(scope: Scope) -> Trace:
+    return scope.run("abc", "ed")
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A session and an address that no browser has opened."""
+    made = SimpleNamespace(session_state={}, query_params={})
+    for module in (decoding_state, masks_state, masks_state.state):
+        monkeypatch.setattr(module, "st", made)
+    return made
+
+
+# what is said
+
+
+def test_a_check_is_shown_with_its_verdict_its_value_and_its_limit() -> None:
+    shown = ui.checked([Check("it holds", 1.25e-7, 1e-5, "Largest gap"), Check("it fails", 3.0, 2.0, "Cells")])
+    assert shown["look"] == "checks"
+    (look, _), *lines = shown["rows"]
+    assert look == "title"
+    assert lines == [
+        ["passed", "✓ it holds"], ["value", "Largest gap: 1.2e-07, allowed 1e-05."], ["failed", "✗ it fails"],
+        ["value", "Cells: 3, allowed 2."],
+    ]  # fmt: skip
+
+
+def test_a_value_at_its_limit_passes_and_no_number_fails() -> None:
+    limits = [Check("", value, 1.0, "") for value in (1.0, 1.0001, float("nan"))]
+    assert [look for look, _ in ui.checked(limits)["rows"][1::2]] == ["passed", "failed", "failed"]
+
+
+def test_small_print_and_errors() -> None:
+    assert ui.small_print("a") == {"look": "note", "rows": [["line", "a"]]}
+    assert ui.small_print("a", bad=True)["look"] == "note bad"
+
+
+@pytest.mark.parametrize("stale", [True, False])
+def test_what_was_read_and_written(trace: Trace, scope: Scope, stale: bool) -> None:
+    found = ui.strip(trace, TERMS, stale)
+    assert found["look"] == "written"
+    rows = dict(found["rows"])
+    assert list(rows) == ["label-in", "source", "arrow", "label-out", "output", "stale"]
+    assert (rows["label-in"], rows["source"], rows["output"]) == ("English sentence", "abc", trace.output)
+    assert bool(rows["stale"]) == stale
+    assert "position by position" in rows["label-out"]
+    own = dict(ui.strip(scope.run("abc"), TERMS, stale)["rows"])
+    assert own["label-out"] == "the model writes"
+
+
+@pytest.mark.parametrize(("source", "output", "look"), [
+    ("a" * 42, "", "written"), ("a" * 43, "", "written long"), ("", "b" * 43, "written long"),
+])  # fmt: skip
+def test_long_texts_are_set_smaller(trace: Trace, source: str, output: str, look: str) -> None:
+    long = replace(trace, source=replace(trace.source, text=source), output=output)
+    assert ui.strip(long, TERMS, False)["look"] == look
+
+
+def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(trace: Trace, scope: Scope, monkeypatch) -> None:
+    made = {}
+    monkeypatch.setattr(st, "download_button", lambda label, make, name, mime, **how: made.update({label: (make, name, mime)}))
+    site = trace.attention["decoder.layers.1.cross_attn"]
+    now = [trace]
+    ui.downloads(lambda: now[0], site, 2, TERMS)
+    assert {label: rest for label, (_, *rest) in made.items()} == {
+        "This head, CSV": ["decoder.layers.1.cross_attn.head2.csv", "text/csv"],
+        "This head, SVG": ["decoder.layers.1.cross_attn.head2.svg", "image/svg+xml"],
+        "All heads, npz": ["all-heads.npz", "application/octet-stream"],
+    }  # fmt: skip
+    now[0] = scope.run("cb", "d")
+    weights = now[0].attention[site.name].weights(2).numpy()
+    rows = list(csv.reader(io.StringIO(made["This head, CSV"][0]())))
+    assert rows[0][1:] == ["0 c", "1 b", "2 [end]"]
+    np.testing.assert_array_equal(np.float32([row[1:] for row in rows[1:]]), weights)
+    assert "Decoder layer 2, head 3: what each French token reads from the English sentence" in made["This head, SVG"][0]()
+    assert "<title>" + str(weights[1, 0]) + "</title>" in made["This head, SVG"][0]()
+    with np.load(io.BytesIO(made["All heads, npz"][0]())) as held:
+        np.testing.assert_array_equal(held[site.name][2], weights)
+
+
+def test_a_plotly_picture_is_saved_as_a_drawing() -> None:
+    assert ui.camera("a-name") == {"toImageButtonOptions": {"format": "svg", "filename": "a-name"}, "displaylogo": False}
+
+
+# the Decoding page
+
+
+def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(session: SimpleNamespace, scope: Scope, trace: Trace) -> None:
+    decoding_state.place(scope, trace)
+    for position, token in ((1, 4), (3, 5), (2, 6)):
+        decoding_state.force(position, token)
+    assert decoding_state.place(scope, trace) == Place(step=2, forced=((1, 4), (2, 6)))
+    assert session.query_params == {"step": "3", "force": "2:4,3:6"}
+    decoding_state.force(2, 6)                       # the same again
+    assert decoding_state.place(scope, trace).forced == ((1, 4),)
+    decoding_state.let_go()
+    assert decoding_state.place(scope, trace).forced == ()
+    assert not decoding_state.cleared()
+
+
+def test_another_source_lets_go_and_says_so(session: SimpleNamespace, scope: Scope, trace: Trace) -> None:
+    session.query_params.update({"step": "4", "force": "2:4", "node": "3:1", "heads": "mean"})
+    assert decoding_state.place(scope, trace) == Place(3, ((1, 4),), (2, 0), True)
+    assert not decoding_state.cleared()
+    assert decoding_state.place(scope, scope.run("cb", "d")) == Place(mean=True)
+    assert decoding_state.cleared()
+    assert session.query_params == {"heads": "mean"}
+    decoding_state.force(0, 5)
+    assert not decoding_state.cleared()
+
+
+def test_a_node_a_step_and_the_mean(session: SimpleNamespace, scope: Scope, trace: Trace) -> None:
+    decoding_state.place(scope, trace)
+    decoding_state.choose_node(4, 2)
+    decoding_state.choose_mean(True)
+    decoding_state.go(-3)
+    assert decoding_state.place(scope, trace) == Place(0, (), (4, 2), True)
+    decoding_state.go(7)
+    assert decoding_state.place(scope, trace).step == 7
+    assert session.query_params == {"step": "8", "node": "5:3", "heads": "mean"}
+
+
+# the Masks page
+
+
+def test_changes_of_masks_go_to_the_address_of_their_kind(session: SimpleNamespace, trace: Trace) -> None:
+    masks_state.paint("cross", [(1, 2, 0), (0, 1, 1)])
+    masks_state.choose("encoder_self", "window", 3)
+    masks_state.mask_padding("decoder_self", False)
+    assert session.query_params == {"cross-mask": "f1.2_a0.1", "encoder-mask": "window3", "decoder-mask": "nopad"}
+    assert masks_state.changes(trace) == MaskChanges(
+        MaskChange(ready="window", k=3), MaskChange(("padding",)), MaskChange(forbidden=((1, 2),), opened=((0, 1),)),
+    )  # fmt: skip
+    session.query_params["encoder-mask"] = "blocks4"      # a pasted address
+    del session.query_params["cross-mask"]
+    assert masks_state.changes(trace) == MaskChanges(MaskChange(ready="block-diagonal", k=4), MaskChange(("padding",)))
+    masks_state.undo()
+    assert masks_state.changes(trace) == MaskChanges()
+    assert session.query_params == {}
+
+
+def test_only_kinds_that_there_are_can_be_changed(session: SimpleNamespace) -> None:
+    session.query_params.update({"encoder-mask": "causal", "cross-mask": "f0.1"})
+    found = masks_state.changes(letters("recurrent", n_ctx=13).run("ab", "b"))
+    assert found == MaskChanges(cross=MaskChange(forbidden=((0, 1),)))
+
+
+# stand-ins and texts to start from
+
+
+def test_the_shown_model_stands_in_for_itself_and_else_the_first_that_suits(monkeypatch, scope: Scope, trace: Trace) -> None:
+    others = {name: letters("recurrent") for name in ("eng-fra-bahdanau", "eng-fra")}
+    monkeypatch.setattr(models, "shipped", lambda: list(others))
+    monkeypatch.setattr(reference_models.cache, "scope", others.get)
+    monkeypatch.setattr(Scope, "task", property(lambda self: "translation"))
+    shown = Shown(scope, trace)
+    assert reference_models.one_that(shown, lambda found: True) is scope
+    assert reference_models.one_that(shown, lambda found: found is not scope) is others["eng-fra-bahdanau"]
+    assert reference_models.one_that(shown, lambda found: found is others["eng-fra"]) is others["eng-fra"]
+    assert reference_models.one_that(shown, lambda found: False) is None
+    assert reference_models.named("translation") == ("eng-fra-bahdanau", "eng-fra")
+    assert reference_models.named("dates") == ("dates-bahdanau", "dates")
+    assert reference_models.named("letters") == ()
+    other = replace(trace, source=replace(trace.source, ids=(9, 9, 9, 2)))
+    assert reference_models.one_that(Shown(scope, other), lambda found: found is not scope) is None
+
+
+def test_examples_are_texts_that_the_model_can_read(monkeypatch, scope: Scope) -> None:
+    assert examples.examples("translation")[0] == "She is reading a book."
+    assert examples.examples("anything") == examples.examples("translation")
+    assert examples.examples("dates") != examples.examples("translation")
+    monkeypatch.setattr(Scope, "examples", property(lambda self: ["abcde" * 9, "abc", "de"]))
+    assert examples.suited(scope) == ["abc", "de"]
+    monkeypatch.setattr(Scope, "examples", property(lambda self: ["abcde" * 9]))
+    assert examples.suited(scope) == [("abcde" * 9)[:12]]        # with its end mark 13 tokens, as many as it reads
+    monkeypatch.setattr(Scope, "examples", property(lambda self: []))
+    assert examples.suited(letters(n_ctx=64))[0] == "She is reading a book."
+
+
+# the desk of a session
+
+
+def test_a_desk_keeps_what_its_model_wrote_for_drafts(scope: Scope) -> None:
+    desk = Desk()
+    own, given = scope.run("abc"), scope.run("abc", "ed")
+    desk.show(Shown(scope, given))
+    assert desk.drafts(scope) == ()                 # what was given is not what it wrote
+    desk.show(Shown(scope, own))
+    desk.show(Shown(scope, own))
+    assert desk.drafts(scope) == (own.target.ids[1:],)
+    other = letters(n_ctx=13)
+    assert desk.drafts(other) == ()
+    desk.show(Shown(other, given))
+    assert desk.drafts(other) == desk.drafts(scope) == ()
+
+
+@pytest.mark.parametrize(("base", "path"), [("", "/live"), ("a/b/", "/a/b/live")])
+def test_where_the_socket_is(monkeypatch, base: str, path: str) -> None:
+    monkeypatch.setattr(live.st, "get_option", lambda name: base)
+    assert live.path() == path
+
+
+def test_a_message_as_it_is_sent_is_read() -> None:
+    for sent in ('{"source": "a", "target": "b"}', '{"target": "b", "more": 1, "source": "a"}'):
+        assert live._texts({"type": "websocket.receive", "text": sent}) == ("a", "b")

@@ -1,0 +1,204 @@
+"""What is held out says nothing that was trained on, by another normaliser than the product's; sets from files of their own."""
+
+import re
+import string
+from pathlib import Path
+
+import pytest
+
+from models.tasks import DataError
+from models.tasks.pair_files import read_pairs
+from models.tasks.split import same_text, sets_of, split_of
+from models.tasks.translation import TranslationTask
+
+TATOEBA = Path(__file__).parents[3] / "shared" / "data" / "tatoeba-eng-fra.tsv.gz"
+
+
+def test_the_split_does_not_see_case_spacing_or_unicode_form():
+    for source in ("We like him.", "Café"):
+        same = {split_of(s) for s in (source, source.upper(), f"  {source.replace(' ', '   ')} ", source.replace("é", "e\u0301"))}
+        assert len(same) == 1
+    # Golden: a change would put trained sentences into the test split of every shipped checkpoint.
+    golden = {"case 96": "test", "case 168": "test", "case 194": "validation", "case 288": "validation", "case 1": "train"}
+    assert {source: split_of(source) for source in golden} == golden
+
+
+SAME = [
+    ("I'm ready.", "I am ready!"), ("I’m ready", "i AM  ready"), ("Don't go.", "Do not go."), ("He can't", "He cannot"),
+    ("He can't", "He can not!"), ("I won't.", "I will not."), ("I'll not", "I won't"), ("We shan't", "We shall not"),
+    ("It's too dark", "It is too dark."), ("It's been done", "It has been done"), ("Let's go!", "Let us go."),
+    ("You'd better not", "You had better not"), ("I'd like it", "I would like it"), ("They've gone", "They have gone"),
+    ("He isn't old", "He's not old"), ("They aren't", "They're not"), ("I haven't", "I've not"), ("He wouldn't", "He'd not"),
+    ("How're you?", "How are you"), ("“Well”, he said", "Well he said..."), ("Cafe\u0301", "CAFÉ!"), ("ﬁne", "fine"),
+    ("snake_case", "snake case"), ("¿Qué?", "Qué"),
+]  # fmt: skip
+OTHER = [
+    ("I am ready", "I am not ready"), ("I can go", "I can't go"), ("He is 5", "He is 6"), ("Café", "Cafe"), ("Go!", "Going!"),
+    ("!", "?"), ("किताब", "कतब"), ("She is", "She was"), ("We will", "We won't"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_texts_that_say_the_same(one, other):
+    assert same_text(one) == same_text(other)
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER)
+def test_texts_that_do_not(one, other):
+    assert same_text(one) != same_text(other)
+
+
+def spelled(name: str, i: int) -> str:
+    """The i-th of the texts that the hash puts into that set."""
+    found = [text for n in range(1000) if split_of(text := f"text {n}") == name]
+    return found[i]
+
+
+def respelled(text: str, name: str) -> str:
+    """The text with signs behind it, such that the hash puts it into that set."""
+    signs = (text + "".join(string.punctuation[n // 30**k % 30] for k in range(3)) for n in range(27000))
+    return next(s for s in signs if split_of(s) == name)
+
+
+def test_of_texts_that_say_the_same_only_one_set_has_any():
+    """Training before test before validation; who falls into a later set is left out, not moved."""
+    alone = {name: spelled(name, 0) for name in ("train", "test", "validation")}
+    trained, tested = spelled("train", 1), spelled("test", 1)
+    wanted = {text: name for name, text in alone.items()}
+    wanted |= {trained: "train", respelled(trained, "test"): "left out", respelled(trained, "validation"): "left out"}
+    wanted |= {tested: "test", respelled(tested, "validation"): "left out"}
+    for order in (wanted, reversed(wanted)):
+        assert sets_of(order, {}) == wanted
+
+
+def test_a_given_set_takes_its_texts_out_of_training_and_the_place_of_the_hash():
+    trained, tested, validated = (spelled(name, 0) for name in ("train", "test", "validation"))
+    sources = [trained, tested, validated, spelled("train", 1)]
+    belongs = sets_of(sources, {"test": [trained.upper() + "!"]})
+    assert belongs == dict(zip(sources, ["taken out", "train", "validation", "train"], strict=True))
+    belongs = sets_of(sources, {"test": [validated], "validation": [tested]})
+    assert belongs == dict(zip(sources, ["train", "taken out", "taken out", "train"], strict=True))
+
+
+LONG_FORMS = [
+    (r"\bcan'?t\b|\bcannot\b", "can not"), (r"\bwon'?t\b", "will not"), (r"\bshan'?t\b", "shall not"), (r"n't\b", " not"),
+    (r"'m\b", " am"), (r"'re\b", " are"), (r"'ve\b", " have"), (r"'ll\b", " will"), (r"\blet's\b", "let us"),
+]  # fmt: skip
+
+
+def readings(text: str) -> set[str]:
+    """Every way to write out the text's contractions, without signs: 's is "is" or "has" or the genitive, 'd "would" or "had"."""
+    text = text.lower().replace("’", "'").replace("n't've", " not have")
+    for pattern, whole in LONG_FORMS:
+        text = re.sub(pattern, whole, text)
+    texts = {text}
+    for short, whole in (("'s", (" is", " has", "s")), ("'d", (" would", " had"))):
+        texts = {re.sub(rf"{short}\b", w, t) for t in texts for w in whole}
+    return {" ".join(re.findall(r"[^\W_]+", t)) for t in texts}
+
+
+@pytest.fixture(scope="module")
+def tatoeba() -> TranslationTask:
+    if not TATOEBA.exists():
+        pytest.skip(f"the sentence pairs are not here: {TATOEBA}")
+    return TranslationTask(TATOEBA)
+
+
+@pytest.fixture(scope="module")
+def said(tatoeba) -> dict[str, set[str]]:
+    """Set → all that its sources can be read as."""
+    sources = {name: {source for source, _ in tatoeba._split[name]} for name in ("train", "validation", "test")}
+    return {name: {reading for source in texts for reading in readings(source)} for name, texts in sources.items()}
+
+
+def test_no_held_out_source_of_the_real_file_says_what_one_trained_on_says(tatoeba, said):
+    """By a second route: contractions written out in every reading, where the product clips the long forms."""
+    assert len(tatoeba.held_out()) == 1872
+    assert not said["train"] & said["test"]
+    assert not said["train"] & said["validation"]
+    assert not said["test"] & said["validation"]
+
+
+def test_what_is_left_out_of_the_real_file_is_counted_and_training_is_what_it_was(tatoeba, said):
+    data = tatoeba.data()
+    everything = read_pairs(TATOEBA)
+    set_of = {source: split_of(source) for source in {source for source, _ in everything}}
+    trained = [pair for pair in everything if set_of[pair[0]] == "train"]
+    assert tatoeba._split["train"] == trained   # what the shipped translators were trained on
+    assert data["pairs"]["train"] == len(trained) == 138_751
+    assert data["left out"] == len(everything) - sum(data["pairs"].values()) > 0
+    held_out = {source for name in ("test", "validation") for source, _ in tatoeba._split[name]}
+    left = {source for source, name in set_of.items() if name != "train"} - held_out
+    assert {"He's a DJ.", "I cannot accept this gift.", "I'm ready.", "Stop that!"} <= left
+    assert sum(bool(readings(source) & said["train"]) for source in left) > 0.95 * len(left)   # the rest: odd readings
+
+
+def aligned(tmp_path, rows, name="extra") -> list[Path]:
+    paths = [tmp_path / f"{name}.en", tmp_path / f"{name}.fr"]
+    for side, path in enumerate(paths):
+        path.write_text("".join(f"{row[side]}\n" for row in rows), "utf-8")
+    return paths
+
+
+ROWS = [(f"number {n}", f"nombre {n}") for n in range(400)]
+
+
+@pytest.fixture
+def data_file(tmp_path) -> Path:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{s}\t{t}\n" for s, t in ROWS))
+    return path
+
+
+def test_test_and_validation_files_of_ones_own(tmp_path, data_file):
+    test = aligned(tmp_path, [("Number 3.", "trois"), ("Number 3.", "le trois"), ("unheard of", "inouï")])
+    valid = tmp_path / "valid.tsv"
+    valid.write_text("number 5\tcinq\nNumber 3!\ttrois\n")
+    task = TranslationTask(data_file, validation_files=valid, test_files=test)
+    assert {c.source: c.references for c in task.held_out()} == {"Number 3.": ("trois", "le trois"), "unheard of": ("inouï",)}
+    assert [c.source for c in task.held_out(validation=True)] == ["number 5"]   # the other one says what a test source says
+    assert task._split["train"] == [row for row in ROWS if row[0] not in ("number 3", "number 5")]
+    data = task.data()
+    assert data["pairs"] == {"train": 398, "test": 3, "validation": 1}
+    assert (data["taken out"], data["left out"]) == (2, 1)
+    assert data["test file"]["file"] == "extra.en + extra.fr"
+    assert data["validation file"]["file"] == "valid.tsv"
+    only_test = TranslationTask(data_file, test_files=test)
+    hashed = {row for row in ROWS if split_of(row[0]) == "validation"}
+    assert set(only_test._split["validation"]) == hashed - {ROWS[3]}
+    assert only_test.data()["pairs"]["train"] == 399 - len(hashed)
+
+
+def test_two_aligned_files_are_the_tab_separated_one(tmp_path, data_file):
+    one, two = TranslationTask(data_file), TranslationTask(aligned(tmp_path, ROWS))
+    assert one._split == two._split
+    assert one.data()["pairs"] == two.data()["pairs"]
+    assert one.data()["sha256"] != two.data()["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("sides", "message"),
+    [
+        (("a\nb\n", "un\n"), r"a\.en has 2 lines, .*a\.fr has 1; line by line"),
+        (("a\n\n", "un\ndeux\n"), r"a\.en, line 2: empty, but .*a\.fr has 'deux' there"),
+        (("a\nb\n", "un\n \n"), r"a\.fr, line 2: empty, but .*a\.en has 'b' there"),
+        (("\n", "\n"), r"a\.en and .*a\.fr: holds no sentence pairs"),
+        (("a\n", None), r"a\.fr: no such file"),
+    ],
+)
+def test_two_files_that_do_not_agree(tmp_path, sides, message):
+    paths = [tmp_path / "a.en", tmp_path / "a.fr"]
+    for path, text in zip(paths, sides, strict=True):
+        if text is not None:
+            path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_pairs(paths)
+
+
+def test_aligned_files_may_share_empty_lines(tmp_path):
+    assert read_pairs(aligned(tmp_path, [("a", "un"), ("", " "), ("b", "deux")])) == [("a", "un"), ("b", "deux")]
+
+
+def test_three_files_are_too_many(tmp_path):
+    with pytest.raises(DataError, match="one tab-separated file or in two aligned ones, not in 3 files"):
+        read_pairs(["a", "b", "c"])

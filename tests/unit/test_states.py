@@ -1,0 +1,109 @@
+"""What is shown of a model without attention: its encoder's states, as a picture and as files."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+import torch
+from small import random_seq2seq
+
+from models import Trace
+from models.checkpoint import Checkpoint
+from models.scope import Scope
+from models.tokenizers.base import Tokenizer
+from viz_app import words
+from viz_app.drawing import states
+from viz_app.drawing.look import DARK, LIGHT
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["both ways", "one way"])
+def scope(request, tmp_path_factory) -> Scope:
+    tokenizer = Tokenizer.characters("abcde<&")
+    model = random_seq2seq(attention="none", vocab_size=tokenizer.vocab_size, bidirectional=request.param)
+    return Scope(Checkpoint(tmp_path_factory.mktemp("states"), model, tokenizer, {"step": 0}), torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def trace(scope) -> Trace:
+    return scope.run("ab<&", "cd")
+
+
+def by_torch(scope: Scope, trace: Trace) -> np.ndarray:
+    """The states by torch's own recurrence over the embedded tokens."""
+    with torch.no_grad():
+        embedded = scope.model.embedding(torch.tensor([trace.source.ids])) * scope.config.d_model**0.5
+        return scope.model.encoder.recurrence(embedded)[0][0].numpy()
+
+
+@pytest.mark.parametrize("look", [LIGHT, DARK])
+def test_the_picture_is_of_the_states(scope, trace, look):
+    figure = states.encoder_states(trace, scope.config, look, "The states")
+    cells, n, d = figure.data[0], len(trace.source.ids), scope.config.d_memory
+    np.testing.assert_allclose(cells.z, by_torch(scope, trace), atol=1e-6)
+    assert cells.z.shape == (n, d)
+    assert cells.zmax == -cells.zmin == np.abs(cells.z).max()
+    assert cells.y == ("0 a", "1 b", "2 &lt;", "3 &amp;", "4 [end]")
+    assert figure.layout.title.text == "The states"
+
+
+def test_the_frames_are_round_what_the_decoder_is_given(scope, trace):
+    figure = states.encoder_states(trace, scope.config, LIGHT, "The states")
+    cells, given = figure.data[0].z, scope.model.encoder.last_state(torch.tensor(figure.data[0].z)[None])[0]
+    frames = [shape for shape in figure.layout.shapes if shape.type == "rect"]
+    framed = [cells[int(f.y0 + 0.5), int(f.x0 - 0.5) : int(f.x1 - 0.5)] for f in frames]
+    np.testing.assert_array_equal(np.concatenate(framed), given.numpy())
+    assert len(figure.layout.annotations) == (2 if scope.config.bidirectional else 0)
+
+
+def test_the_files_hold_the_states(scope, trace):
+    rows = list(csv.reader(io.StringIO(states.states_csv(trace))))
+    np.testing.assert_allclose([[float(v) for v in row[1:]] for row in rows[1:]], by_torch(scope, trace), atol=1e-6)
+    assert [row[0] for row in rows[1:]] == ["0 a", "1 b", "2 <", "3 &", "4 [end]"]
+    kept = np.load(io.BytesIO(states.states_npz(trace)))
+    np.testing.assert_array_equal(kept["encoder.states"], trace.activations["encoder.states"].value[0].numpy())
+    assert kept["decoder.states"].shape == (3, scope.config.d_hidden)
+    assert list(kept["target_tokens"]) == list(trace.target.tokens)
+
+
+def test_the_words_say_its_sizes_and_which_way_it_reads(scope, trace):
+    text, both = states.says(scope.config, words.terms("translation")), scope.config.bidirectional
+    assert f"**{scope.config.d_memory} numbers**" in text
+    assert ("in both directions" in text) == both
+    assert ("h←(t) = f(token t, h←(t+1))" in text) == both
+    assert ("the state after that token: h(t) = f(token t, h(t−1))" in text) == (not both)
+    moved = states_after(scope, trace, 1)                # another token at place 1
+    forwards, backwards = moved[:, : scope.config.d_hidden].any(1), moved[:, scope.config.d_hidden :].any(1)
+    assert forwards.tolist() == [False, True, True, True, True]
+    if both:
+        assert backwards.tolist() == [True, True, False, False, False]
+
+
+def states_after(scope: Scope, trace: Trace, place: int) -> np.ndarray:
+    """By how much each state moves when the token at this place is another."""
+    ids = list(trace.source.ids)
+    ids[place] = ids[place] + 1
+    other = scope.model.embedding(torch.tensor([ids])) * scope.config.d_model**0.5
+    return (scope.model.encoder.recurrence(other)[0][0].detach().numpy() - by_torch(scope, trace)).round(6)
+
+
+def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
+    text, d = states.says(scope.config, words.terms("translation")), scope.config.d_hidden
+    assert f"s(0) = tanh(W h(m) + b), {d} numbers" in text
+    read, decoder = by_torch(scope, trace), scope.model.decoder
+    h_m = np.concatenate([read[-1, :d], read[0, d:]])            # forward at the last token, backward at the first
+    s_0 = np.tanh(decoder.W_s.weight.detach().numpy() @ h_m + decoder.W_s.bias.detach().numpy())
+    y = scope.model.embedding(torch.tensor([trace.target.ids])) * scope.config.d_model**0.5
+    with torch.no_grad():
+        again = decoder.recurrence(y, torch.tensor(s_0)[None, None])[0][0]
+    np.testing.assert_allclose(trace.activations["decoder.states"].value[0].numpy(), again.numpy(), atol=1e-6)
+    if scope.config.bidirectional:
+        assert f"forward reading ended ({d} numbers, at the last token)" in text
+        assert f"backward reading did ({d}, at the first)" in text
+    else:
+        assert f"the {d} numbers its reading ended with, at the last token" in text
+
+
+@pytest.mark.parametrize(("task", "named"), [("dates", "dates-bahdanau"), ("translation", "eng-fra-bahdanau")])
+def test_the_model_to_go_to_is_of_the_same_task(scope, task, named):
+    assert f"(such as **{named}**)" in states.says(scope.config, words.terms(task))

@@ -1,0 +1,398 @@
+"""The paper's schedule, learning, and runs that are killed, interrupted, resumed or shared by two processes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import SystemRandom
+
+import pytest
+import torch
+from small import Reversal, reversal_trainer
+from torch import nn
+
+from models.checkpoint import CheckpointError, load_checkpoint, snapshots
+from models.tasks.base import DataError
+from models.training.evaluation import score
+from models.training.trainer import Recipe, join_processes, scheduled_rate, snapshot_steps
+
+
+def run(folder: Path, **changes) -> list[float]:
+    return [record.loss for record in reversal_trainer(folder, **changes).train()]
+
+
+def state(folder: Path) -> dict:
+    return torch.load(folder / "state.pt", weights_only=True)
+
+
+def flat(value, path: str = "") -> dict:
+    """A nested state as path → leaf."""
+    if isinstance(value, (dict, list, tuple)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {k: v for name, part in items for k, v in flat(part, f"{path}/{name}").items()}
+    return {path: value}
+
+
+def assert_same_run(a: Path, b: Path) -> None:
+    """The two folders hold the same run, bit by bit."""
+    one, other = flat(state(a)), flat(state(b))
+    assert one.keys() == other.keys()
+    assert any("exp_avg_sq" in name for name in one)
+    for name, value in one.items():
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(value, other[name]), name
+        elif name != "/seconds":
+            assert value == other[name], name
+    assert (a / "model.safetensors").read_bytes() == (b / "model.safetensors").read_bytes()
+    records = [json.loads((folder / "training.json").read_text()) | {"training_seconds": 0} for folder in (a, b)]
+    assert records[0] == records[1]
+    assert snapshots(a) == snapshots(b)
+    for step in snapshots(a):
+        name = f"snapshots/{step:06d}.safetensors"
+        assert (a / name).read_bytes() == (b / name).read_bytes()
+
+
+@pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (64, 1)])
+def test_the_papers_schedule(d_model, warmup):
+    rates = [scheduled_rate(step, d_model, warmup) for step in range(1, 3 * warmup + 1)]
+    peak = d_model**-0.5 * warmup**-0.5
+    assert max(rates) == rates[warmup - 1] == pytest.approx(peak)
+    for step in {1, warmup // 2, warmup}:
+        if step:
+            assert rates[step - 1] == pytest.approx(peak * step / warmup)         # rises in a straight line
+    assert rates[2 * warmup - 1] == pytest.approx(peak / 2**0.5)                  # then falls as 1/√step
+
+
+def test_the_optimizer_follows_the_schedule(tmp_path):
+    trainer = reversal_trainer(tmp_path, warmup=3, learning_rate=0.5)
+    for record in trainer.train():
+        assert record.learning_rate == 0.5 * scheduled_rate(record.step, 33, 3)
+    assert trainer.optimizer.defaults["betas"] == (0.9, 0.98)
+    assert trainer.optimizer.defaults["eps"] == 1e-9
+
+
+def test_a_step_by_hand(tmp_path):
+    """The loss is the mean over tokens, the gradient is clipped, and Adam's first step is ±rate on each weight."""
+    trainer = reversal_trainer(tmp_path, clip=1e-3, label_smoothing=0.1, steps=1)
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    pairs = next(trainer.task.batches(1))
+    record = next(trainer.train())
+    total, tokens = 0.0, 0
+    again = reversal_trainer(tmp_path, steps=1).model
+    for source, target in pairs:
+        with torch.no_grad():
+            log_probs = again(torch.tensor([[*source, 2]]), torch.tensor([[1, *target]]))[0].log_softmax(-1)
+        for row, label in zip(log_probs, [*target, 2], strict=True):
+            total -= float(0.9 * row[label] + 0.1 * row.mean())
+            tokens += 1
+    assert record.tokens == tokens
+    assert record.loss == pytest.approx(total / tokens, rel=1e-4)
+    norm = torch.stack([p.grad.norm() for p in trainer.model.parameters()]).norm()
+    assert norm == pytest.approx(1e-3, rel=1e-3)
+    for a, p in zip(before, trainer.model.parameters(), strict=True):
+        moved = (p - a).abs()[p.grad.abs() > 1e-6]   # where eps does not count
+        torch.testing.assert_close(moved, torch.full_like(moved, record.learning_rate), rtol=0.01, atol=1e-7)
+
+
+def test_dropout_falls_otherwise_at_every_step_for_every_seed_and_in_every_process(tmp_path):
+    trainer, other = reversal_trainer(tmp_path, steps=1), reversal_trainer(tmp_path, steps=1, seed=2)
+    seeds = [trainer._dropout_seed(), other._dropout_seed()]
+    trainer.step = 1
+    seeds.append(trainer._dropout_seed())
+    trainer.rank = 1
+    seeds.append(trainer._dropout_seed())
+    assert len(set(seeds)) == 4
+    assert trainer._dropout_seed() == seeds[-1]
+
+
+def test_the_small_model_learns_to_write_backwards(trained_folder):
+    checkpoint = load_checkpoint(trained_folder)
+    cases = Reversal().held_out()
+    assert len(cases) > 10
+    assert score(checkpoint.model, checkpoint.tokenizer, cases, "exact match") >= 90
+    untrained = reversal_trainer(trained_folder.parent / "none").model
+    assert score(untrained, checkpoint.tokenizer, cases, "exact match") < 10
+
+
+def test_what_a_finished_run_leaves_behind(trained_folder):
+    record = json.loads((trained_folder / "training.json").read_text())
+    assert sorted(p.name for p in trained_folder.iterdir()) == [
+        "config.json", "model.safetensors", "state.pt", "tokenizer.json", "training.json",
+    ]  # fmt: skip
+    assert record["step"] == record["recipe"]["steps"] == 199
+    assert record["command"] == "made by the tests"
+    assert record["licence"] == Reversal.licence
+    assert record["data"] == Reversal().data()
+    assert record["averaged_steps"] == 40
+    losses = {row["step"]: row["loss"] for row in record["curve"]}
+    assert list(losses) == [*range(20, 199, 20), 199]
+    assert losses[199] < losses[20] / 3
+    assert record["curve"][-1]["validation loss"] < 0.5
+
+
+def test_the_last_steps_weights_are_averaged(tmp_path):
+    trainer = reversal_trainer(tmp_path, steps=10, average_last=0.3, snapshots=True)
+    kept = {}
+    for record in trainer.train():
+        assert trainer.best_model is (trainer.model if record.step < 8 else trainer.averaged.module)
+        kept[record.step] = [p.detach().clone() for p in trainer.model.parameters()]
+    for i, averaged in enumerate(trainer.best_model.parameters()):
+        torch.testing.assert_close(averaged.data, (kept[8][i] + kept[9][i] + kept[10][i]) / 3)
+    for shipped, averaged in zip(load_checkpoint(tmp_path).model.parameters(), trainer.best_model.parameters(), strict=True):
+        assert torch.equal(shipped, averaged.half().float())
+
+
+def test_no_averaging_if_none_is_wanted(tmp_path):
+    trainer = reversal_trainer(tmp_path, average_last=0.0)
+    list(trainer.train())
+    assert trainer.best_model is trainer.model
+
+
+def test_snapshots_at_log_spaced_steps(tmp_path):
+    assert snapshot_steps(8000) == [0, 8, 16, 32, 63, 125, 250, 500, 1000, 2000, 4000, 8000]
+    assert snapshot_steps(1) == [0, 1]
+    trainer = reversal_trainer(tmp_path, steps=5, snapshots=True)
+    start = [p.detach().half().float() for p in trainer.model.parameters()]
+    list(trainer.train())
+    assert snapshots(tmp_path) == [0, 1, 2, 3, 5]
+    first = load_checkpoint(tmp_path, snapshot=0)
+    assert first.training["step"] == 0
+    assert first.training["curve"] == []
+    assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), start, strict=True))
+    last, whole = load_checkpoint(tmp_path, snapshot=5), load_checkpoint(tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(last.model.parameters(), whole.model.parameters(), strict=True))
+
+
+def test_validation_is_of_the_weights_that_are_saved(tmp_path):
+    """And without label smoothing, whatever the training loss has."""
+    trainer = reversal_trainer(tmp_path, steps=6, validate_every=3, score_cases=7, average_last=0.5, label_smoothing=0.3)
+    results = {r.step: r.validation for r in trainer.train() if r.validation}
+    assert list(results) == [3, 6]
+    model, total, tokens = trainer.averaged.module.eval(), 0.0, 0
+    for source, target in trainer.task.validation():
+        with torch.no_grad():
+            log_probs = model(torch.tensor([[*source, 2]]), torch.tensor([[1, *target]]))[0].log_softmax(-1)
+        total -= float(log_probs[range(len(target) + 1), [*target, 2]].sum())
+        tokens += len(target) + 1
+    assert results[6]["validation loss"] == pytest.approx(total / tokens, rel=1e-4)
+    cases = trainer.task.held_out(7, validation=True)
+    assert results[6]["exact match"] == score(model, trainer.task.tokenizer, cases, "exact match")
+
+
+RUN = {"steps": 13, "dropout": 0.3, "save_every": 1, "validate_every": 5, "snapshots": True, "average_last": 0.5}
+
+
+@pytest.mark.parametrize("stop_at", [4, 9])
+def test_a_resumed_run_is_an_uninterrupted_one_bit_by_bit(tmp_path, stop_at):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    losses = run(whole, **RUN)
+    first = reversal_trainer(cut, **RUN)
+    for record in first.train():
+        if record.step == stop_at:
+            break
+    torch.rand(11)   # whatever else draws numbers in between
+    second = reversal_trainer(cut, **RUN)
+    assert second.resume() == stop_at
+    assert [record.loss for record in second.train()] == losses[stop_at:]
+    assert_same_run(whole, cut)
+
+
+KILLED = """
+import os, random, signal, sys, time
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from small import reversal_trainer
+
+folder, settings, delays = Path(sys.argv[1]), eval(sys.argv[2]), eval(sys.argv[3])
+
+def train():
+    trainer = reversal_trainer(folder, **settings)
+    if (folder / "state.pt").exists():
+        trainer.resume()
+    (folder / "started").touch()
+    for record in trainer.train():
+        pass
+
+folder.mkdir()
+for delay in [*delays, None]:            # fork: torch is imported once
+    (folder / "started").unlink(missing_ok=True)
+    if not (child := os.fork()):
+        try:
+            train()
+        finally:
+            os._exit(0)
+    while delay is not None and not (folder / "started").exists():
+        time.sleep(0.001)
+    if delay is not None:
+        time.sleep(delay)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    print("killed" if os.WIFSIGNALED(status) else "ended", flush=True)
+"""
+
+
+def test_kill_9_at_random_moments_then_resume(tmp_path):
+    """Killed five times, in the middle of steps and of files, the run ends as if left alone."""
+    settings = RUN | {"steps": 59, "d_ff": 1009}
+    delays = [round(SystemRandom().uniform(0.01, 0.5), 3) for _ in range(5)]
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "cut"), repr(settings), repr(delays)]
+    environment = os.environ | {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout.split()[-1:] == ["ended"], done.stderr
+    assert "killed" in done.stdout
+    run(tmp_path / "whole", **settings)
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_file_that_a_killed_run_left_half_written_is_no_obstacle(tmp_path):
+    run(tmp_path, save_every=1)
+    (tmp_path / ".state.pt.123.partial").write_bytes(b"half")
+    assert reversal_trainer(tmp_path, save_every=1).resume() == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 8}, "that run had steps = 7, this one has 8; keep the settings"),
+        ({"d_ff": 67}, "that run had d_ff = 61, this one has 67"),
+        ({"task": Reversal(batch_size=5)}, "that run began with another batch; keep the data and its settings"),
+    ],
+)
+def test_resuming_with_other_settings_is_an_error(tmp_path, changes, message):
+    run(tmp_path)
+    with pytest.raises(CheckpointError, match=message):
+        reversal_trainer(tmp_path, **changes).resume()
+
+
+@pytest.mark.parametrize("content", [b"", b"half a state", "truncated", "other"])
+def test_resuming_from_nothing_or_from_a_damaged_state(tmp_path, content):
+    trainer = reversal_trainer(tmp_path, save_every=1)
+    with pytest.raises(CheckpointError, match=r"state.pt: no such file, nothing to resume"):
+        trainer.resume()
+    list(trainer.train())
+    if content == "other":
+        torch.save([1, 2], tmp_path / "state.pt")
+    else:
+        whole = (tmp_path / "state.pt").read_bytes()
+        (tmp_path / "state.pt").write_bytes(whole[: len(whole) // 2] if content == "truncated" else content)
+    with pytest.raises(CheckpointError, match=r"state.pt: not (readable as|a training state)"):
+        reversal_trainer(tmp_path).resume()
+
+
+def test_a_state_is_never_unpickled(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (os.system, (f"touch {tmp_path}/exploded",))
+
+    torch.save({"model": Bomb()}, tmp_path / "state.pt")
+    with pytest.raises(CheckpointError, match="not readable as a training state"):
+        reversal_trainer(tmp_path).resume()
+    assert not (tmp_path / "exploded").exists()
+
+
+@pytest.mark.parametrize("broken", ["loss", "gradient"])
+def test_a_loss_that_is_no_number_ends_the_run_and_touches_neither_weights_nor_files(tmp_path, broken):
+    trainer = reversal_trainer(tmp_path, save_every=1)
+    records = trainer.train()
+    for _ in range(3):
+        next(records)
+    files = {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    if broken == "loss":
+        whole = trainer._loss
+        trainer._loss = lambda *given: whole(*given) * float("nan")
+    else:
+        trainer.model.embedding.weight.register_hook(lambda gradient: gradient * float("inf"))
+    with pytest.raises(FloatingPointError, match="at step 4; try a smaller --learning-rate"):
+        next(records)
+    assert trainer.step == 3
+    assert all(torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True))
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == files
+
+
+@pytest.mark.parametrize("name", ["steps", "warmup", "validate_every", "save_every"])
+def test_a_recipe_that_cannot_be(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
+        Recipe(**{"steps": 5} | {name: 0})
+
+
+def test_a_task_without_held_out_cases_fails_before_training(tmp_path):
+    class Empty(Reversal):
+        def validation(self):
+            raise DataError("no validation pairs")
+
+    with pytest.raises(DataError, match="no validation pairs"):
+        reversal_trainer(tmp_path, Empty())
+
+
+def test_a_batch_smaller_than_the_number_of_processes(tmp_path):
+    """The process without a share joins with weight nothing (on its own here, as the second of two)."""
+    trainer = reversal_trainer(tmp_path, Reversal(batch_size=1))
+    trainer.rank, trainer.world = 1, 2
+    trainer._summed = lambda value: value
+    loss, tokens = trainer._update(trainer.model, next(trainer.task.batches(1)))
+    assert loss == 0
+    assert tokens > 1
+    assert all(p.grad.abs().max() == 0 for p in trainer.model.parameters())
+
+
+TWO = """
+import json, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from models.training.trainer import join_processes
+from small import Reversal, reversal_trainer
+
+rank = join_processes(torch.device("cpu"))
+for batch_size in (1, 17):
+    trainer = reversal_trainer(Path(sys.argv[1]) / str(batch_size), Reversal(batch_size), save_every=1, snapshots=True)
+    records = [(r.loss, r.tokens) for r in trainer.train()]
+    Path(sys.argv[1], f"{batch_size}-{rank}.json").write_text(json.dumps(records))
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_are_one_with_the_combined_batch(tmp_path):
+    """torchrun, gloo, two processes on the CPU: same data order, same losses, same weights, within float tolerance."""
+    script = tmp_path / "two.py"
+    script.write_text(TWO)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, tmp_path]
+    environment = os.environ | {"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([str(part) for part in command], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for batch_size in (1, 17):
+        alone = reversal_trainer(tmp_path / f"alone-{batch_size}", Reversal(batch_size), save_every=1, snapshots=True)
+        losses, tokens = zip(*[(r.loss, r.tokens) for r in alone.train()], strict=True)
+        for rank in (0, 1):
+            records = json.loads((tmp_path / f"{batch_size}-{rank}.json").read_text())
+            assert [r[0] for r in records] == pytest.approx(losses, rel=1e-4)   # sums in another order
+            assert [r[1] for r in records] == list(tokens)
+        shared = state(tmp_path / str(batch_size))
+        for name, value in alone.model.state_dict().items():
+            if not name.endswith("W_K.bias"):   # its gradient is 0 but for rounding, which Adam blows up to whole steps
+                torch.testing.assert_close(shared["model"][name], value, rtol=1e-3, atol=2e-4)
+        assert snapshots(tmp_path / str(batch_size)) == snapshots(tmp_path / f"alone-{batch_size}")
+        assert load_checkpoint(tmp_path / str(batch_size)).training["processes"] == 2
+
+
+def test_each_process_on_a_machine_takes_its_own_gpu(monkeypatch):
+    calls = []
+    monkeypatch.setenv("RANK", "5")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "set_device", lambda number: calls.append(number))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend: calls.append(backend))
+    join_processes(torch.device("cuda"))
+    join_processes(torch.device("cpu"))
+    assert calls == [1, "nccl", "gloo"]
+
+
+def test_training_does_not_touch_a_model_that_was_loaded(trained_folder):
+    loaded = load_checkpoint(trained_folder).model
+    assert not loaded.training
+    before = {name: value.clone() for name, value in loaded.state_dict().items()}
+    run(trained_folder.parent / "another")
+    assert all(torch.equal(value, before[name]) for name, value in loaded.state_dict().items())
+    assert isinstance(loaded, nn.Module)

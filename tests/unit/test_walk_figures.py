@@ -1,0 +1,472 @@
+"""The walk through one head as it is drawn: every stage and column of every similarity against tables written by hand."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from drawn import letters
+
+from models import Scope, Trace
+from viz_app import words
+from viz_app.drawing.labels import Label
+from viz_app.drawing.payload import unpack
+from viz_app.views.inside import columns as inside_columns
+from viz_app.views.inside import payloads as inside_payloads
+from viz_app.views.inside import text as inside_text
+from viz_app.views.inside.stages import Stage
+
+TERMS = words.terms("translation", "eng-fra")
+OWN, CROSS, ALIGNMENT = "decoder.layers.0.self_attn", "decoder.layers.1.cross_attn", "decoder.alignment"
+SIMILARITIES = ["scaled dot", "dot", "cosine", "general", "additive", "alignment"]
+D_HEAD, D_MODEL, D_HIDDEN, D_ALIGN = 5, 15, 7, 5
+
+
+@pytest.fixture(scope="module")
+def scopes() -> dict[str, Scope]:
+    made = {name: letters(similarity=name) for name in SIMILARITIES[:-1]}
+    return {**made, "alignment": letters("recurrent")}
+
+
+@pytest.fixture(scope="module")
+def traces(scopes: dict[str, Scope]) -> dict[str, Trace]:
+    return {name: scope.run("abcde", "edc") for name, scope in scopes.items()}
+
+
+def chosen(traces: dict[str, Trace], name: str, query: int = 2, key: int = 1) -> tuple[Trace, inside_payloads.Cell]:
+    trace = traces[name]
+    site = trace.attention[ALIGNMENT if name == "alignment" else CROSS]
+    return trace, inside_payloads.cell(trace, site, 0 if name == "alignment" else 1, query, key)
+
+
+def two(value: float) -> str:
+    """Two decimals with a true minus sign."""
+    return ("−" if (value < 0 and round(abs(value), 2) != 0) or f"{value:.2f}".startswith("-") else "") + f"{abs(value):.2f}"
+
+
+def brief(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+# stages. By hand: name, columns, those for little room, the query's own row, the sum under the table, are the rest added up
+
+
+BEFORE = {
+    "scaled dot": [("a", "a", "a", "a:a"), ("q k v", "a k v", "k v", "a:a k:q"), ("q∘k", "k products raw", "products raw", "k:q"),
+                   ("÷√dₖ", "k terms raw scores", "terms scores", "k:q")],
+    "dot": [("a", "a", "a", "a:a"), ("q k v", "a k v", "k v", "a:a k:q"), ("q∘k", "k terms scores", "terms scores", "k:q")],
+    "cosine": [("a", "a", "a", "a:a"), ("q k v", "a k v", "k v", "a:a k:q"), ("q̂, k̂", "k sides", "sides", "k:q sides:compared_q"),
+               ("q̂∘k̂", "sides terms scores", "terms scores", "sides:compared_q")],
+    "general": [("a", "a", "a", "a:a"), ("q k v", "a k v", "k v", "a:a k:q"), ("q·M", "k sides", "sides", "k:q sides:compared_q"),
+                ("qM∘k", "sides terms scores", "terms scores", "sides:compared_q")],
+    "additive": [("a", "a", "a", "a:a"), ("q k v", "a k v", "k v", "a:a k:q"), ("W, U", "k sides", "sides", "k:q sides:compared_q"),
+                 ("tanh", "sides products", "products", "sides:compared_q"), ("v∘", "products terms scores", "terms scores", "")],
+    "alignment": [("s, h", "a", "a", "a:a"), ("W, U", "a sides", "sides", "a:a sides:compared_q"),
+                  ("tanh", "sides products", "products", "sides:compared_q"), ("v∘", "products terms scores", "terms scores", "")],
+}  # fmt: skip
+OF_SCORE = {"scaled dot": "terms raw scores"}     # what of the last comparison stays beside the mask
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_the_stages_in_order_and_what_each_shows(traces: dict[str, Trace], name: str) -> None:
+    trace, at = chosen(traces, name)
+    value, result = ("h", "c") if name == "alignment" else ("v", "b")
+    held = OF_SCORE.get(name, "terms scores")
+    after = [("mask", f"{held} masked", "scores masked", ""), ("softmax", f"{held} masked weights", "masked", ""),
+             (f"×{value}", "weights v parts", "v", ""), (result, "weights v parts", "", "")]
+    expected = [*BEFORE[name], *after, *([] if name == "alignment" else [("W_O", "", "", "")])]
+    stages = inside_payloads.stages(trace, at, TERMS)
+    assert [stage.name for stage in stages] == [row[0] for row in expected]
+    for stage, (_, columns, main, top) in zip(stages, expected, strict=True):
+        assert stage.columns == tuple(columns.split()), stage.name
+        assert stage.main == tuple(main.split()), stage.name
+        assert stage.top == dict(pair.split(":") for pair in top.split()), stage.name
+        assert stage.foot == (result if stage.name == result else ""), stage.name
+        assert stage.rest == (stage.name in (f"×{value}", result)), stage.name
+
+
+FORMULAS = {
+    "scaled dot": {"q∘k": "q^{i}·k^{j} = Σ_{d} q^{i}_{d} k^{j}_{d}", "÷√dₖ": "α_{i,j} = q^{i}·k^{j} / √d_{k}"},
+    "dot": {"q∘k": "α_{i,j} = q^{i}·k^{j} = Σ_{d} q^{i}_{d} k^{j}_{d}"},
+    "cosine": {"q̂, k̂": "q̂^{i} = q^{i} / ‖q^{i}‖,  k̂^{j} = k^{j} / ‖k^{j}‖",
+               "q̂∘k̂": "α_{i,j} = t·cos(q^{i}, k^{j}) = t Σ_{d} q̂^{i}_{d} k̂^{j}_{d}"},
+    "general": {"q·M": "q^{i}M", "qM∘k": "α_{i,j} = q^{i}M·k^{j} = Σ_{d} (q^{i}M)_{d} k^{j}_{d}"},
+    "additive": {"W, U": "W q^{i},  U k^{j} ∈ R^{5}", "tanh": "tanh(W q^{i} + U k^{j})",
+                 "v∘": "α_{i,j} = v·tanh(W q^{i} + U k^{j}) = Σ_{d} v_{d} tanh(…)_{d}"},
+    "alignment": {
+        "s, h": "s_{i−1} ∈ R^{7},  h_{j} ∈ R^{14}", "W, U": "W s_{i−1},  U h_{j} ∈ R^{5}", "tanh": "tanh(W s_{i−1} + U h_{j})",
+        "v∘": "e_{i,j} = v·tanh(W s_{i−1} + U h_{j}) = Σ_{d} v_{d} tanh(…)_{d}", "mask": "e_{i,j} ← −∞  where the mask blocks j",
+        "softmax": "α_{i,j} = exp(e_{i,j}) / Σ_{j′} exp(e_{i,j′})", "×h": "α_{i,j} h_{j}", "c": "c_{i} = Σ_{j} α_{i,j} h_{j}",
+    },
+}  # fmt: skip
+OF_HEADS = {
+    "a": "a^{i}, a^{j} ∈ R^{15}   (d_{model} = 15)",
+    "q k v": "q^{i} = W^{Q}a^{i} + b^{Q},  k^{j} = W^{K}a^{j} + b^{K},  v^{j} = W^{V}a^{j} + b^{V}   (d_{k} = 5)",
+    "mask": "α_{i,j} ← −∞  where the mask blocks j", "softmax": "α̂_{i,j} = exp(α_{i,j}) / Σ_{j′} exp(α_{i,j′})",
+    "×v": "α̂_{i,j} v^{j}", "b": "b^{i} = Σ_{j} α̂_{i,j} v^{j}",
+    "W_O": "Concat(b^{i,1} … b^{i,h}) W^{O} = Σ_{h} b^{i,h} W^{O}_{h}  (+ b^{O})",
+}
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_every_stage_has_its_formula(traces: dict[str, Trace], name: str) -> None:
+    stages = inside_payloads.stages(*chosen(traces, name), TERMS)
+    assert {stage.name: stage.formula for stage in stages} == ({} if name == "alignment" else OF_HEADS) | FORMULAS[name]
+
+
+def said(traces: dict[str, Trace], name: str, query: int = 2, key: int = 1) -> dict[str, Stage]:
+    return {stage.name: stage for stage in inside_payloads.stages(*chosen(traces, name, query, key), TERMS)}
+
+
+LAST = {"scaled dot": "÷√dₖ", "dot": "q∘k", "cosine": "q̂∘k̂", "general": "qM∘k", "additive": "v∘", "alignment": "v∘"}
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_the_sentences_hold_this_cells_numbers(traces: dict[str, Trace], name: str) -> None:
+    """Each number is the chosen key's, worked out from q, k and what the similarity has learned."""
+    _, at = chosen(traces, name)
+    site, told = at.site, said(traces, name)
+    q, k = site.q[0, at.head, 2].double(), site.k[0, at.head].double()
+    learned = {n: v.double() for n, v in site.similarity.learned.items()}
+    scores = {
+        "scaled dot": lambda: k @ q / math.sqrt(D_HEAD), "dot": lambda: k @ q,
+        "cosine": lambda: learned["log_t"].exp() * (k @ q) / (k.norm(dim=1) * q.norm()),
+        "general": lambda: k @ (learned["M"].T @ q),
+        "additive": lambda: torch.tanh(k @ learned["U"].T + learned["W"] @ q) @ learned["v"],
+    }["additive" if name == "alignment" else name]()  # fmt: skip
+    weights = scores.softmax(0)
+    assert f"{two(float(scores[1]))}." in told[LAST[name]].sentence
+    assert "“b”" in told[LAST[name]].sentence
+    assert f"“b” gets {float(weights[1]):.4f}; an even split over 6 tokens would be 0.1667." in told["softmax"].sentence
+    mixture = told["×h" if name == "alignment" else "×v"].sentence
+    what = "state" if name == "alignment" else "value"
+    assert f"“d” takes {inside_text.share(float(weights[1]))} of the {what} of “b”" in mixture
+    assert "“d” may read every token" in told["mask"].sentence
+    assert "6" in told["c" if name == "alignment" else "b"].sentence
+    if name == "scaled dot":
+        assert f"5 products add up to {two(float(k[1] @ q))}." in told["q∘k"].sentence
+        assert "divided by √5 = 2.236" in told["÷√dₖ"].sentence
+    if name == "dot":
+        assert "the 5 products" in told["q∘k"].sentence
+    if name == "cosine":
+        assert f"t = {float(learned['log_t'].exp()):.4g}," in told["q̂∘k̂"].sentence
+
+
+def test_the_sizes_that_the_sentences_name(traces: dict[str, Trace]) -> None:
+    assert f"list of {D_MODEL} numbers" in said(traces, "dot")["a"].sentence
+    assert f"short vectors of {D_HEAD} numbers" in said(traces, "dot")["q k v"].sentence
+    assert f"s(i−1), {D_HIDDEN} numbers" in said(traces, "alignment")["s, h"].sentence
+    assert f"h(j), {2 * D_HIDDEN} numbers for each token of the English sentence" in said(traces, "alignment")["s, h"].sentence
+    both = said(traces, "alignment")["W, U"].sentence
+    assert f"W makes {D_ALIGN} numbers of the state, the matrix U makes {D_ALIGN} of every h(j)" in both
+    assert "worked out once" in both
+    both = said(traces, "additive")["W, U"].sentence
+    assert f"W makes {D_HEAD} numbers of the query, the matrix U makes {D_HEAD} of every key" in both
+    assert "worked out once" not in both
+    for name, what in (("additive", "score"), ("alignment", "energy")):
+        assert f"Each of the 5 numbers is multiplied by its place in v, and the products add up to the {what}." in \
+            said(traces, name)["v∘"].sentence
+
+
+@pytest.mark.parametrize(("site", "what"), [
+    ("encoder.layers.0.self_attn", "below is what it can read, all of the English sentence."),
+    (OWN, "below is the French so far, of which a mask will hide what comes after it."),
+    (CROSS, "below is what it can read: the English sentence, as it left the encoder."),
+])  # fmt: skip
+def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: str) -> None:
+    trace = traces["dot"]
+    first = inside_payloads.stages(trace, inside_payloads.cell(trace, trace.attention[site], 0, 1, 0), TERMS)[0]
+    query = "b" if site.startswith("encoder") else "e"
+    assert first.sentence == (
+        f"Each token comes as a list of 15 numbers, as it arrives at this attention. “{query}” (on top) is about "
+        f"to read; {what}"
+    )
+
+
+def test_the_mask_says_how_many_are_blocked_and_whether_this_one_is(traces: dict[str, Trace]) -> None:
+    trace = traces["dot"]
+    for key, verdict in ((1, "“e” is open and keeps its score."), (3, "“c” is blocked: its score becomes −∞.")):
+        at = inside_payloads.cell(trace, trace.attention[OWN], 0, 1, key)
+        told = {stage.name: stage.sentence for stage in inside_payloads.stages(trace, at, TERMS)}
+        assert told["mask"] == f"2 of 4 tokens are blocked for “e” (2 by the look-ahead mask). {verdict}"
+        assert "an even split over 2 tokens would be 0.5000." in told["softmax"]
+    alone = inside_payloads.stages(trace, inside_payloads.cell(trace, trace.attention[OWN], 0, 0, 0), TERMS)
+    (softmax,) = (stage.sentence for stage in alone if stage.name == "softmax")
+    assert "[start] gets 1.0000; an even split over 1 token would be 1.0000." in softmax
+
+
+def test_what_the_heads_make_together(traces: dict[str, Trace]) -> None:
+    trace, at = chosen(traces, "scaled dot")
+    weight, bias = at.site.projections["W_O"]
+    out = at.site.out[0, :, 2]
+    parts = [weight[:, 5 * h : 5 * h + 5] @ out[h] for h in range(3)]
+    total = weight @ out.flatten() + bias
+    stream = trace.activations["decoder.layers.1.resid_mid"].value[0, 2]
+    sentence = said(traces, "scaled dot")["W_O"].sentence
+    assert sentence.startswith("The 3 heads' results stand side by side")
+    assert sentence.endswith(
+        f"This head's part has length {parts[1].norm():.2f}, the sum with the bias {total.norm():.2f}, and the "
+        f"vector of “d” it is added to "
+        f"{stream.norm():.2f}."
+    )
+
+
+@pytest.mark.parametrize(("family", "end"), [
+    ("transformer", "are added to the vector of “d”."), ("attention only", "go on as they are."),
+])  # fmt: skip
+def test_a_single_head(family: str, end: str) -> None:
+    trace = letters(family, n_heads=1).run("abcde", "edc")
+    site = next(site for site in trace.attention.values() if site.kind == "cross")
+    last = inside_payloads.stages(trace, inside_payloads.cell(trace, site, 0, 2, 1), TERMS)[-1]
+    assert last.sentence == f"There is one head. W_O turns its b into 15 numbers; with the bias they make those which {end}"
+
+
+def test_heads_without_a_stream_say_nothing_of_one() -> None:
+    trace = letters("attention only").run("abcde", "edc")
+    site = next(site for site in trace.attention.values() if site.kind == "cross")
+    at = inside_payloads.cell(trace, site, 1, 2, 1)
+    assert "it is added to" not in inside_payloads.stages(trace, at, TERMS)[-1].sentence
+    header, arrays = unpack(inside_payloads.heads(trace, at, TERMS))
+    assert not {"residual", "along_residual"} & set(arrays)
+    assert set(header["headScales"]) == {"head_out", "added"}
+    assert "own vector" not in header["sentence"]
+
+
+# columns. By hand: title, kind, array, what the two rows are called, the family; then how a number came about
+
+
+T, R, K = "top", "row", "key"
+COLUMNS = {
+    "scaled dot": {
+        "a": ("a", "strip", "memory", ("a", "a"), "", []),
+        "k": ("q (top), k", "strip", "k", ("q", "k"), "terms", []),
+        "products": ("q ∘ k", "strip", "products", ("", ""), "terms", ["= q ", {T: "compared_q"}, " × k ", {R: "compared_k"}]),
+        "terms": ("q ∘ k / √dₖ", "strip", "terms", ("", ""), "terms", ["= ", {R: "products"}, " / √5"]),
+        "raw": ("q · k", "number", "raw", ("", ""), "", ["the sum of 5 products"]),
+        "scores": ("÷ √dₖ", "number", "scores", ("", ""), "", ["= ", {K: "raw"}, " / √5"]),
+    },
+    "dot": {
+        "a": ("a", "strip", "memory", ("a", "a"), "", []),
+        "k": ("q (top), k", "strip", "k", ("q", "k"), "terms", []),
+        "terms": ("q ∘ k", "strip", "terms", ("", ""), "terms", ["= q ", {T: "compared_q"}, " × k ", {R: "compared_k"}]),
+        "scores": ("score", "number", "scores", ("", ""), "", ["the sum of 5 numbers"]),
+    },
+    "cosine": {
+        "a": ("a", "strip", "memory", ("a", "a"), "", []),
+        "k": ("q (top), k", "strip", "k", ("q", "k"), "terms", []),
+        "sides": ("q̂ (top), k̂", "strip", "compared_k", ("q̂", "k̂"), "terms", []),
+        "terms": ("t · q̂ ∘ k̂", "strip", "terms", ("", ""), "terms",
+                  ["= t {t} × q̂ ", {T: "compared_q"}, " × k̂ ", {R: "compared_k"}]),
+        "scores": ("score", "number", "scores", ("", ""), "", ["the sum of 5 numbers"]),
+    },
+    "general": {
+        "a": ("a", "strip", "memory", ("a", "a"), "", []),
+        "k": ("q (top), k", "strip", "k", ("q", "k"), "", []),
+        "sides": ("q·M (top), k", "strip", "compared_k", ("q·M", "k"), "terms", []),
+        "terms": ("q·M ∘ k", "strip", "terms", ("", ""), "terms", ["= q·M ", {T: "compared_q"}, " × k ", {R: "compared_k"}]),
+        "scores": ("score", "number", "scores", ("", ""), "", ["the sum of 5 numbers"]),
+    },
+    "additive": {
+        "a": ("a", "strip", "memory", ("a", "a"), "", []),
+        "k": ("q (top), k", "strip", "k", ("q", "k"), "", []),
+        "sides": ("W q (top), U k", "strip", "compared_k", ("W q", "U k"), "terms", []),
+        "products": ("tanh of their sum", "strip", "products", ("", ""), "terms",
+                     ["= tanh(", {T: "compared_q"}, " + ", {R: "compared_k"}, ")"]),
+        "terms": ("v ∘ tanh", "strip", "terms", ("", ""), "terms", ["= v ", {T: "learned_v"}, " × ", {R: "products"}]),
+        "scores": ("score", "number", "scores", ("", ""), "", ["the sum of 5 numbers"]),
+    },
+    "alignment": {
+        "a": ("s (top), h", "strip", "memory", ("s", "h"), "", []),
+        "sides": ("W s (top), U h", "strip", "compared_k", ("W s", "U h"), "terms", []),
+        "products": ("tanh of their sum", "strip", "products", ("", ""), "terms",
+                     ["= tanh(", {T: "compared_q"}, " + ", {R: "compared_k"}, ")"]),
+        "terms": ("v ∘ tanh", "strip", "terms", ("", ""), "terms", ["= v ", {T: "learned_v"}, " × ", {R: "products"}]),
+        "scores": ("energy", "number", "scores", ("", ""), "", ["the sum of 5 numbers"]),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_every_column_says_what_it_holds(traces: dict[str, Trace], name: str) -> None:
+    trace, at = chosen(traces, name)
+    header, arrays = unpack(inside_payloads.walk(trace, at, TERMS))
+    value = "h" if name == "alignment" else "v"
+    expected = COLUMNS[name] | {
+        "masked": ("+ mask", "number", "masked", ("", ""), "", []), "weights": ("softmax", "weight", "weights", ("", ""), "", []),
+        "v": (value, "strip", "v", ("", ""), "v", []),
+        "parts": (f"weight × {value}", "strip", "parts", ("", ""), "v", ["= weight ", {K: "weights"}, f" × {value} ", {R: "v"}]),
+    }  # fmt: skip
+    if name == "cosine":
+        t = f"{float(at.site.similarity.learned['log_t'].exp()):.4g}"
+        expected["terms"][5][0] = expected["terms"][5][0].format(t=t)
+    assert set(header["columns"]) == set(expected)
+    for column, (title, kind, array, names, family, why) in expected.items():
+        found = header["columns"][column]
+        assert (found["title"], found["kind"], found["array"], tuple(found["names"]), found["family"], found["why"]) == (
+            title, kind, array, names, family, why), column  # fmt: skip
+        assert array in arrays
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_what_is_compared_shares_a_scale_and_the_note_says_it(traces: dict[str, Trace], name: str) -> None:
+    trace, at = chosen(traces, name)
+    header, arrays = unpack(inside_payloads.walk(trace, at, TERMS))
+
+    def largest(*of: str) -> float:
+        return max(float(np.abs(arrays[array]).max()) for array in of)
+
+    value, score = ("h", "energy") if name == "alignment" else ("v", "score")
+    together = {"a": ("a", "memory"), "k": ("q", "k"), "sides": ("compared_q", "compared_k"), "products": ("products",),
+                "terms": ("terms",), "v": ("v", "b"), "parts": ("v", "b"), "weights": None}  # fmt: skip
+    together |= dict.fromkeys(("raw", "scores", "masked"), ("raw",) if name == "scaled dot" else ("scores",))
+    n_a, n_b = len(arrays["a"]), arrays["memory"].shape[1]
+    sizes = f"{n_a}" if n_a == n_b else f"{n_a}, {n_b}"
+    notes = {
+        "a": f"{sizes} numbers, ±{{}}", "k": "5 numbers, ±{}", "sides": "5 numbers, ±{}", "products": "number by number, ±{}",
+        "terms": f"sums to the {score}, ±{{}}", "raw": "their sum", "scores": "÷ 2.24" if name == "scaled dot" else "their sum",
+        "masked": "", "weights": "weight, 0 to 1", "v": f"{len(arrays['b'])} numbers, ±{{}}",
+        "parts": f"on the scale of {value}, ±{{}}",
+    }  # fmt: skip
+    for column, found in header["columns"].items():
+        scale = 1.0 if together[column] is None else largest(*together[column])
+        assert found["scale"] == scale, column
+        assert found["note"] == notes[column].format(brief(scale)), column
+
+
+@pytest.mark.parametrize(("value", "said"), [
+    (123.4, "123"), (100.0, "100"), (99.96, "100.0"), (12.34, "12.3"), (9.876, "9.88"), (0.0, "0.00"),
+])  # fmt: skip
+def test_scales_are_said_in_three_figures(value: float, said: str) -> None:
+    assert inside_columns._brief(value) == said
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_the_chain_of_numbers_and_the_stage_where_each_appears(traces: dict[str, Trace], name: str) -> None:
+    trace, at = chosen(traces, name)
+    header, _ = unpack(inside_payloads.walk(trace, at, TERMS))
+    score = "energy" if name == "alignment" else "score"
+    first = [("raw", "q·k"), ("scores", "÷ √dₖ")] if name == "scaled dot" else [("scores", score)]
+    names = [stage["name"] for stage in header["stages"]]
+    chain = [*first, ("masked", "+ mask"), ("weights", "softmax")]
+    for (array, title, stage), (wanted, says) in zip(header["links"], chain, strict=True):
+        assert (array, title) == (wanted, says)
+        assert names[stage] == {"raw": "q∘k", "scores": LAST[name], "masked": "mask", "weights": "softmax"}[array]
+
+
+def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
+    trace, at = chosen(traces, "scaled dot")
+    header, arrays = unpack(inside_payloads.walk(trace, at, TERMS))
+    weight = float(arrays["weights"][1])
+    assert header["title"] == (
+        f"Decoder layer 2, head 2: how the French token “d” comes to give {inside_text.share(weight)} of its attention to the "
+        "English token “b”"
+    )
+    assert {name: header[name] for name in ("site", "head", "query", "key", "n_keys", "n_heads", "d_model", "d_head", "file")} == {
+        "site": CROSS, "head": 1, "query": 2, "key": 1, "n_keys": 6, "n_heads": 3, "d_model": 15, "d_head": 5,
+        "file": f"{CROSS}.head1.query2.key1",
+    }  # fmt: skip
+    assert header["queryLabel"] == ["d", "", False]
+    assert [label[0] for label in header["keyLabels"]] == ["a", "b", "c", "d", "e", "[end]"]
+    scales = header["headScales"]
+    assert scales["head_out"] == np.abs(arrays["head_out"]).max()
+    assert scales["added"] == max(np.abs(arrays[name]).max() for name in ("added", "bias", "total"))
+    assert scales["residual"] == np.abs(arrays["residual"]).max()
+    assert unpack(inside_payloads.walk(*chosen(traces, "alignment"), TERMS))[0]["n_heads"] == 0
+
+
+def test_the_choice_of_tokens_says_who_reads_and_what_is_read(traces: dict[str, Trace]) -> None:
+    header, _ = unpack(inside_payloads.token_choice(*chosen(traces, "dot"), TERMS))
+    assert header["queryAxis"] == "who reads (query): the French so far"
+    assert header["keyAxis"] == "what is read (key): the English sentence"
+    assert [label[0] for label in header["queries"]] == ["[start]", *"edc"]
+    assert [label[0] for label in header["keys"]] == [*"abcde", "[end]"]
+
+
+def test_the_sum_of_the_heads_says_which_adds_most(traces: dict[str, Trace]) -> None:
+    trace, at = chosen(traces, "dot")
+    header, arrays = unpack(inside_payloads.heads(trace, at, TERMS))
+    lengths = np.linalg.norm(arrays["added"], axis=1)
+    best = int(lengths.argmax())
+    total, stream = (np.linalg.norm(arrays[name]) for name in ("total", "residual"))
+    assert header["title"] == "Decoder layer 2, cross-attention: what each head adds to the French token “d”"
+    assert header["sentence"] == (
+        f"At “d”, head {best + 1} adds most: a vector of length {lengths[best]:.2f}. All heads and the bias together make one "
+        f"of length {total:.2f}, which is added to the token's own vector of length {stream:.2f}."
+    )
+    assert (header["site"], header["head"], header["query"], header["file"]) == (CROSS, 1, 2, f"{CROSS}.heads.query2")
+    assert [label[0] for label in header["queries"]] == ["[start]", *"edc"]
+    assert header["longest"] == arrays["lengths"].max()
+
+    def cosine(a: np.ndarray, b: np.ndarray) -> float:
+        return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+    for h in range(3):
+        assert arrays["along_total"][h] == pytest.approx(cosine(arrays["added"][h], arrays["total"]), abs=1e-5)
+        assert arrays["along_residual"][h] == pytest.approx(cosine(arrays["added"][h], arrays["residual"]), abs=1e-5)
+        for other in range(3):
+            assert arrays["between"][h, other] == pytest.approx(cosine(arrays["added"][h], arrays["added"][other]), abs=1e-5)
+
+
+# what there is to see, and numbers in sentences
+
+
+@pytest.mark.parametrize(("name", "views"), [
+    ("scaled dot", ["walk", "matrices", "scaling", "heads"]), ("cosine", ["walk", "matrices", "heads"]),
+    ("alignment", ["walk", "matrices"]),
+])  # fmt: skip
+def test_only_what_there_is_can_be_seen(traces: dict[str, Trace], name: str, views: list[str]) -> None:
+    assert list(inside_text.views(chosen(traces, name)[1].site)) == views
+    assert inside_text.VIEWS == {"walk": "Step by step", "matrices": "Matrices", "scaling": "√dₖ", "heads": "Sum of the heads"}
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_a_product_of_q_and_k_is_only_claimed_where_there_is_one(traces: dict[str, Trace], name: str) -> None:
+    said = inside_text.conventions(chosen(traces, name)[1].site)
+    assert list(said) == ["rows", "columns"]
+    assert ["row" in said["rows"], "column" in said["columns"]] == [True, True]
+    assert (said["rows"].startswith("A = Q·Kᵀ") and said["columns"].startswith("A = Kᵀ·Q")) == (name in ("dot", "scaled dot"))
+
+
+@pytest.mark.parametrize(("weight", "said"), [
+    (0.01, "1 %"), (0.0099, "0.99 %"), (0.99, "99 %"), (0.991, "over 99 %"), (0.625, "62 %"), (0.00051, "0.051 %"),
+])  # fmt: skip
+def test_a_share_of_the_attention_in_percent(weight: float, said: str) -> None:
+    assert inside_text.share(weight) == said
+
+
+def test_keys_that_are_left_out_are_counted_with_their_weight() -> None:
+    assert inside_text.shown(16, 16, 0.0) == ""
+    said = inside_text.shown(16, 21, 0.25)
+    assert re.match(r"16 of 21 keys: .* The others hold 25 % of the weight; every sum is over all 21\.$", said)
+    assert "The others hold none of the weight" in inside_text.shown(16, 21, 0.0)
+
+
+def test_a_number_has_a_true_minus_sign() -> None:
+    assert [inside_text.number(v) for v in (-1.234, 0.0, 2.0)] == ["−1.23", "0.00", "2.00"]
+
+
+def test_a_token_in_a_sentence() -> None:
+    assert inside_text.quoted(Label("··a")) == "“a”"
+
+
+@pytest.mark.parametrize(("weights", "labels", "query"), [
+    ([[0.6, 0.4], [0.9, 0.1]], "ab", 0),                # settled rows are no walk worth taking
+    ([[0.55, 0.45], [0.05, 0.95], [0.62, 0.38]], "ab.", 0),     # a sign is not a word
+])  # fmt: skip
+def test_the_first_query_shown_is_a_word_that_is_half_decided(weights: list, labels: str, query: int, monkeypatch) -> None:
+    rows = [Label(text) for text in labels]
+    monkeypatch.setattr(inside_payloads, "labels", lambda row: row)
+    monkeypatch.setattr(inside_payloads, "token_rows", lambda trace, site: (rows[: len(weights)], [Label("x"), Label("y")]))
+    site = type("Site", (), {"weights": lambda self, head: torch.tensor(weights)})()
+    assert inside_payloads.cell(None, site, 0, None, None).query == query
+
+
+@pytest.mark.parametrize(("key", "query"), [(0, 1), (1, 0), (2, 0), (-1, 0)])
+def test_a_key_that_is_chosen_alone_finds_its_strongest_reader(key: int, query: int, monkeypatch) -> None:
+    rows = [Label("a"), Label("b")]
+    monkeypatch.setattr(inside_payloads, "labels", lambda row: row)
+    monkeypatch.setattr(inside_payloads, "token_rows", lambda trace, site: (rows, rows))
+    site = type("Site", (), {"weights": lambda self, head: torch.tensor([[0.4, 0.6], [0.9, 0.1]])})()
+    found = inside_payloads.cell(None, site, 3, None, key)
+    assert (found.query, found.key, found.head) == (query, key if 0 <= key < 2 else [1, 0][query], 3)

@@ -1,0 +1,200 @@
+"""What the app calls each kind of attention: titles, axes, places counted from 1, and where queries, keys and values come from."""
+
+import re
+
+import pytest
+import torch
+from drawn import letters
+
+from models.layers.masks import STREAMS
+from models.layers.similarity import KINDS, LearnedSimilarity
+from models.trace import AttentionSite
+from viz_app import words
+from viz_app.views.inside.text import token_names
+
+TERMS = words.terms("translation", "eng-fra")
+ENCODER, DECODER, CROSS = "encoder.layers.0.self_attn", "decoder.layers.1.self_attn", "decoder.layers.1.cross_attn"
+ENGLISH, FRENCH = "the English sentence", "the French so far"
+
+# By hand: name of the site, what it is called, in short, who reads what, its layer, its third head, who reads, what is read
+TABLE = {
+    ENCODER: (
+        "Encoder self-attention", "Encoder self", "the English sentence reads itself", "Encoder layer 1", "Encoder layer 1, head 3",
+        "what each English token reads from the English sentence", ENGLISH, ENGLISH, "English token", "English token",
+    ),
+    DECODER: (
+        "Decoder masked self-attention", "Decoder self", "the French so far reads itself", "Decoder layer 2",
+        "Decoder layer 2, head 3", "what each French token reads from the French so far", FRENCH, FRENCH, "French token",
+        "French token",
+    ),
+    CROSS: (
+        "Cross-attention", "Cross", "the French so far reads the English sentence", "Decoder layer 2", "Decoder layer 2, head 3",
+        "what each French token reads from the English sentence", FRENCH, ENGLISH, "French token", "English token",
+    ),
+    "decoder.alignment": (
+        "Alignment", "Alignment", "the French so far reads the English sentence", "Decoder, alignment", "Decoder, alignment",
+        "what each French token reads from the English sentence", FRENCH, ENGLISH, "French token", "English token",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sites() -> dict[str, AttentionSite]:
+    transformer, recurrent = letters().run("abcde", "edc").attention, letters("recurrent").run("abcde", "edc").attention
+    (alignment,) = recurrent.values()
+    return {**transformer, "decoder.alignment": alignment}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_each_kind_of_attention_by_its_own_words(sites: dict[str, AttentionSite], name: str) -> None:
+    site = sites[name]
+    title, short, subtitle, layer, head, reads, query, key, reader, read = TABLE[name]
+    assert words.kind_title(site) == title
+    assert words.kind_short(site) == short
+    assert words.kind_subtitle(site.kind, TERMS) == subtitle
+    assert words.layer_place(site) == layer
+    assert words.place(site, 2) == head
+    assert words.head_title(site, 2, TERMS) == f"{head}: {reads}"
+    assert words.axes(site, TERMS) == (f"who reads (query): {query}", f"what is read (key): {key}")
+    assert token_names(site, TERMS) == (reader, read)
+    assert words.file_name(site, 2) == f"{site.name}.head2"         # counted as in the code
+
+
+def test_the_first_head_of_the_first_layer_is_called_1(sites: dict[str, AttentionSite]) -> None:
+    assert words.place(sites["decoder.layers.0.cross_attn"], 0) == "Decoder layer 1, head 1"
+    assert words.place(sites[ENCODER], 1) == "Encoder layer 1, head 2"
+
+
+def test_a_cross_attention_without_layers_is_called_what_it_is() -> None:
+    for site in letters("attention only").run("abcde", "edc").attention.values():
+        if not any(part.isdigit() for part in site.name.split(".")):
+            assert words.layer_place(site) == {"cross": "Decoder, cross-attention"}[site.kind]
+
+
+@pytest.mark.parametrize("name", [ENCODER, DECODER, CROSS])
+def test_queries_keys_and_values_come_from_the_texts_that_the_streams_name(sites: dict[str, AttentionSite], name: str) -> None:
+    """In the order they are named, each word for Q, K and V is followed by the text it is made from."""
+    text = {"source": ENGLISH, "target": FRENCH}
+    query, key = (text[stream] for stream in STREAMS[sites[name].kind])
+    said = words.where_from(sites[name], TERMS)
+    parts = re.split(r"(?=Queries \*\*Q|keys \*\*K)", said.split(". ")[0]) if query != key else [said, said, said]
+    assert query in parts[1]
+    assert key in parts[2]
+    if query != key:
+        assert key not in parts[1]
+        assert query not in parts[2]
+        assert "**V** come" in parts[2]
+        assert "(the decoder)" in parts[1]
+    for letter, word in (("Q", "Queries"), ("K", "keys"), ("V", "values")):
+        assert f"{word} **{letter}**" in said
+
+
+def test_only_the_decoders_self_attention_is_said_to_be_hatched(sites: dict[str, AttentionSite]) -> None:
+    said = {name: words.where_from(sites[name], TERMS) for name in TABLE}
+    assert [name for name in said if "hatched" in said[name]] == [DECODER]
+    assert [name for name in said if "both directions" in said[name]] == [ENCODER]
+    assert "s(i−1)" in said["decoder.alignment"]
+    assert said["decoder.alignment"].index("s(i−1)") < said["decoder.alignment"].index("h(j)")
+    assert "one for each English token" in said["decoder.alignment"]
+
+
+def test_formulas_of_the_similarities() -> None:
+    assert words.formula(letters("recurrent").run("ab", "b").attention["decoder.alignment"]) == "v·tanh(W s(i−1) + U h(j))"
+    own = letters()
+    site = own.run("ab", "b").attention[CROSS]
+    assert words.formula(site) == "q·k / √5"
+    for name in ("dot", "general", "additive"):
+        swapped = own.with_similarity(name).run("ab", "b").attention[CROSS]
+        assert words.formula(swapped) == swapped.similarity.formula
+        assert "√" not in words.formula(swapped)
+    cosine = letters(similarity="cosine").run("ab", "b").attention[CROSS]
+    t = float(torch.exp(cosine.similarity.learned["log_t"]))
+    assert words.formula(cosine) == f"{t:.3g} · cos(q, k)"
+
+
+def test_a_row_is_read_as_softmax_of_its_formula(sites: dict[str, AttentionSite]) -> None:
+    assert "softmax(q·k / √5)" in words.how_to_read(sites[CROSS])
+    assert "weights · V" in words.how_to_read(sites[CROSS])
+    assert "softmax(v·tanh(W s(i−1) + U h(j)))" in words.how_to_read(sites["decoder.alignment"])
+    assert "Σ weight · h(j)" in words.how_to_read(sites["decoder.alignment"])
+
+
+# what a task calls its texts
+
+
+def test_terms_of_each_task() -> None:
+    assert words.Terms(
+        source=ENGLISH, source_token="English token", target=FRENCH, target_token="French token",
+        source_label="English sentence", target_label="French sentence",
+    ) == TERMS  # fmt: skip
+    assert words.terms("dates", "eng-fra") == words.Terms(
+        source="the date as written", source_token="character of the written date", target="the ISO date so far",
+        target_token="character of the ISO date", source_label="Date, in any format", target_label="ISO date",
+        aligned="dates-bahdanau",
+    )  # fmt: skip
+    assert words.terms("translation", "eng") == words.Terms(
+        source="the source sentence", source_token="source token", target="the translation so far",
+        target_token="translated token", source_label="Sentence", target_label="Translation",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "source", "target"), [
+    ("fra-eng", "French", "English"), ("deu-spa", "German", "Spanish"), ("ita-cmn-2", "Italian", "Chinese"),
+])  # fmt: skip
+def test_languages_stand_in_the_order_of_the_name(name: str, source: str, target: str) -> None:
+    terms = words.terms("translation", name)
+    assert (terms.source, terms.target) == (f"the {source} sentence", f"the {target} so far")
+    assert (terms.source_token, terms.target_token) == (f"{source} token", f"{target} token")
+    assert (terms.source_label, terms.target_label) == (f"{source} sentence", f"{target} sentence")
+
+
+# numbers in words
+
+
+def test_how_long_a_text_is() -> None:
+    assert words.length(["a", "b", "c"], 37, []) == "3 of at most 37 tokens."
+    assert words.length(["a"], 37, ["漢", "字"]) == "1 of at most 37 tokens. Not in the vocabulary: 漢 字"
+    assert words.length([], 5, ["x" * 99]) == f"0 of at most 5 tokens. Not in the vocabulary: {'x' * 40}"
+
+
+@pytest.mark.parametrize(("metric", "value", "said"), [
+    ("held-out exact match", 99.456, "99.46 %"), ("held-out BLEU", 45.2712, "45.27"), ("exact match", 0.0, "0 %"),
+    ("exact match", 0.7, "0.7 %"),
+])  # fmt: skip
+def test_a_score_has_the_unit_of_its_metric(metric: str, value: float, said: str) -> None:
+    assert words.score(metric, value) == said
+
+
+@pytest.mark.parametrize("name", ["xyz-eng", "eng-xyz", "", "eng"])
+def test_one_language_alone_is_not_spoken_of(name: str) -> None:
+    assert words.terms("translation", name) == words.terms("translation")
+
+
+def test_where_a_model_was_trained_is_said_once() -> None:
+    assert "Trained for 4,000 steps on pairs.tsv." in words.trained({"step": 4000, "data": {"file": "pairs.tsv"}})
+    assert "Trained for 7 steps." in words.trained({"step": 7, "data": {}})
+
+
+# another similarity on the same weights
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_numbers_of_a_similarity_that_nobody_trained_are_said_and_begin_as_they_are_said_to(name):
+    torch.manual_seed(3)
+    first, second = (dict(LearnedSimilarity(name, 7, 7, 5).named_parameters()) for _ in range(2))
+    said = words.trained_otherwise({"step": 1500}, "scaled dot", name)
+    measured = f"Trained for 1,500 steps. That was with the scaled dot similarity: scored by {name}, as here, nothing was measured."
+    if not first:
+        assert said == measured
+        return
+    never = f" What {name} learns besides was never trained with these weights and is as in a new model: "
+    assert said.startswith(measured + never)
+    begun = said.removeprefix(measured + never)
+    assert re.findall(r"\bt\b|[MWUv]\b", begun)[: len(first)] == [{"log_t": "t"}.get(own, own) for own in first]
+    drawn = any(not torch.equal(first[own], second[own]) for own in first)
+    assert ("drawn at random" in begun) == drawn
+    if name == "cosine":
+        assert float(first["log_t"].detach().exp()) == pytest.approx(float(begun[:-1].split(" is ")[1]))
+    if name == "general":
+        assert begun == "M is I/√d, which gives the scaled dot product."
+        torch.testing.assert_close(first["M"].detach(), torch.eye(7) / 7**0.5)

@@ -1,0 +1,88 @@
+"""Files to take away: one head as CSV or SVG, all heads as npz. The numbers are the model's own, every digit kept."""
+
+import csv
+import io
+from html import escape
+
+import numpy as np
+
+from models.tokenizers.base import Encoding
+from models.trace import AttentionSite, Trace
+from viz_app.drawing.colours import ACCENT, HATCH, PAPER, TEXT, ramp
+from viz_app.drawing.labels import labels
+from viz_app.drawing.sites import blocked_bits, token_rows
+
+CELL, LEFT, TOP, RIGHT, BOTTOM = 26, 150, 150, 60, 50
+
+
+def head_csv(trace: Trace, site: AttentionSite, head: int) -> str:
+    """A table: a row a query, a column a key, both numbered from 0 ("3 cat"); each weight the shortest exact float32."""
+    query, key = token_rows(trace, site)
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["query \\ key", *_numbered(key)])
+    for name, row in zip(_numbered(query), site.weights(head).numpy(), strict=True):
+        writer.writerow([name, *(str(weight) for weight in row)])
+    return out.getvalue()
+
+
+def heads_npz(trace: Trace) -> bytes:
+    """All heads: for each site its weights (head, query, key) under the site's name, its mask in the same shape under
+    "<name>.allowed", and the tokens of both texts."""
+    arrays = {"source_tokens": np.array(trace.source.tokens), "target_tokens": np.array(trace.target.tokens)}
+    for name, site in trace.attention.items():
+        arrays[name] = site.weights().numpy()
+        arrays[f"{name}.allowed"] = site.allowed(head=None).numpy()
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    return out.getvalue()
+
+
+def head_svg(trace: Trace, site: AttentionSite, head: int, title: str) -> str:
+    """The heatmap as a vector drawing on white, for print: exact weight in each cell's tooltip, masked cells hatched."""
+    query, key = token_rows(trace, site)
+    weights, blocked = site.weights(head).numpy(), blocked_bits(site, head).numpy()
+    rows, cols = weights.shape
+    width, height = LEFT + cols * CELL + RIGHT, TOP + rows * CELL + BOTTOM
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="sans-serif" font-size="12" fill="{TEXT}">',
+        '<defs><pattern id="masked" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        f'<rect width="5" height="5" fill="{PAPER}"/><rect width="1.2" height="5" fill="{HATCH}"/></pattern></defs>',
+        f'<rect width="{width}" height="{height}" fill="{PAPER}"/>',
+        f'<text x="10" y="20" font-weight="600">{escape(title)}</text>',
+    ]
+    for q in range(rows):
+        for k in range(cols):
+            fill = "url(#masked)" if blocked[q, k] else ramp(float(weights[q, k]))
+            said = "masked" if blocked[q, k] else str(weights[q, k])
+            parts.append(
+                f'<rect x="{LEFT + k * CELL}" y="{TOP + q * CELL}" width="{CELL}" height="{CELL}" fill="{fill}" '
+                f'stroke="#d3d9e6" stroke-width="0.5"><title>{said}</title></rect>'
+            )
+    parts += [_text(LEFT - 6, TOP + (q + 0.65) * CELL, label.text, "end") for q, label in enumerate(labels(query))]
+    parts += [
+        f'<g transform="translate({LEFT + (k + 0.6) * CELL} {TOP - 8}) rotate(-45)">{_text(0, 0, label.text, "start")}</g>'
+        for k, label in enumerate(labels(key))
+    ]
+    parts += [_scale(LEFT, TOP + rows * CELL + 18), "</svg>"]
+    return "".join(parts)
+
+
+def _numbered(encoding: Encoding) -> list[str]:
+    return [f"{i} {label.text}" for i, label in enumerate(labels(encoding))]
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" style="unicode-bidi:plaintext">{escape(text)}</text>'
+
+
+def _scale(x: float, y: float) -> str:
+    """The bar that says which colour is which weight."""
+    stops = "".join(f'<stop offset="{i / 8}" stop-color="{ramp(i / 8)}"/>' for i in range(9))
+    return (
+        f'<linearGradient id="scale">{stops}</linearGradient>'
+        f'<rect x="{x}" y="{y}" width="120" height="10" fill="url(#scale)" stroke="{ACCENT}" stroke-width="0.5"/>'
+        + _text(x - 4, y + 10, "0", "end")
+        + _text(x + 126, y + 10, "1  attention weight; rows read (query), columns are read (key); hatched = masked", "start")
+    )

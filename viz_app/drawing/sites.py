@@ -1,0 +1,46 @@
+"""The attention sites of a trace as a page lists them: by kind, in order of layers, with both their token rows."""
+
+from itertools import groupby
+
+import torch
+from torch import Tensor
+
+from models.layers.masks import STREAMS
+from models.tokenizers.base import Encoding
+from models.trace import AttentionSite, Trace
+
+
+def by_kind(trace: Trace) -> list[tuple[str, list[AttentionSite]]]:
+    """(kind, its sites from the first layer to the last), kinds in the order encoder, decoder, cross."""
+    order = list(STREAMS)
+    sites = sorted(trace.attention.values(), key=lambda site: (order.index(site.kind), site.layer))
+    return [(kind, list(group)) for kind, group in groupby(sites, key=lambda site: site.kind)]
+
+
+def token_rows(trace: Trace, site: AttentionSite) -> tuple[Encoding, Encoding]:
+    """The encodings on the query axis and on the key axis."""
+    rows = {"source": trace.source, "target": trace.target}
+    query, key = STREAMS[site.kind]
+    return rows[query], rows[key]
+
+
+def blocked_bits(site: AttentionSite, head: int = 0) -> Tensor:
+    """(query, key) uint8: bit i set where the i-th mask layer (of at most 8) blocks the cell; 0 = open."""
+    bits = torch.zeros(site.n_query, site.n_key, dtype=torch.uint8)
+    for i, layer in enumerate(site.mask.layers[:8]):
+        allowed = layer.allowed[0, min(head, layer.allowed.shape[1] - 1)].expand(site.n_query, site.n_key)
+        bits |= (~allowed).to(torch.uint8) << i
+    return bits
+
+
+def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
+    """(site name, head) of the head whose rows are on average most decided: a good first picture."""
+    sites = [s for s in trace.attention.values() if s.kind == kind] or list(trace.attention.values())
+    decided = [(float(mean), site.name, head) for site in sites for head, mean in enumerate(_decided(site))]
+    _, name, head = max(decided, key=lambda entry: entry[0])
+    return name, head
+
+
+def _decided(site: AttentionSite) -> Tensor:
+    """(head,): the mean over queries of the strongest weight."""
+    return site.weights().amax(-1).mean(-1)

@@ -1,0 +1,93 @@
+"""The encoder's states of an RNN: a row a token, a column a number, with the part the decoder starts from framed."""
+
+import csv
+import io
+
+import numpy as np
+import plotly.graph_objects as go
+
+from models.architectures.seq2seq import Seq2SeqConfig
+from models.trace import Trace
+from viz_app import words
+from viz_app.drawing.labels import labels
+from viz_app.drawing.look import Look
+from viz_app.views.positions.charts import bar, framed, plain, scale_of
+from viz_app.views.positions.shuffle import numbered
+
+
+def encoder_states(trace: Trace, config: Seq2SeqConfig, look: Look, title: str) -> go.Figure:
+    """h_1 … h_n as signed colours centred on 0. Where the encoder reads in both directions, forward stands left."""
+    values, names = trace.activations["encoder.states"].value[0].numpy(), numbered([x.text for x in labels(trace.source)])
+    n, d = values.shape
+    limit = float(np.abs(values).max()) or 1.0
+    cells = {
+        "type": "heatmap", "z": values, "x": list(range(1, d + 1)), "y": [plain(name) for name in names], "zmin": -limit,
+        "zmax": limit, "colorscale": scale_of(look.diverging()), "colorbar": bar(look, "value"),
+        "hovertemplate": "%{y}, number %{x}: <b>%{z:.6f}</b><extra></extra>",
+    }  # fmt: skip
+    halves = ((0, n - 1), (config.d_hidden, 0)) if config.bidirectional else ((0, n - 1),)
+    shapes: list[dict] = [
+        {
+            "type": "rect", "x0": left + 0.5, "x1": left + config.d_hidden + 0.5, "y0": row - 0.5, "y1": row + 0.5,
+            "line": {"color": look.text, "width": 2.5}, "layer": "above",
+        }
+        for left, row in halves
+    ]  # fmt: skip
+    said = []
+    if config.bidirectional:
+        between = {"x0": config.d_hidden + 0.5, "x1": config.d_hidden + 0.5, "y0": 0, "y1": 1, "yref": "paper"}
+        shapes.append({"type": "line", **between, "line": {"color": look.quiet, "width": 1, "dash": "dot"}})
+        above = {"y": 1, "xref": "paper", "yref": "paper", "yanchor": "bottom", "showarrow": False}
+        font = {"size": 11, "color": look.quiet}
+        ways = (("forwards →", 0, "left"), ("← backwards", 1, "right"))
+        said = [{"text": way, "x": at, "xanchor": side, "font": font, **above} for way, at, side in ways]
+    return framed(
+        [cells], look, title, 150 + 26 * max(4, min(n, 20)), 46, margin={"l": 95, "t": 76}, shapes=shapes, annotations=said,
+        x={"title": {"text": "number of the state"}, "tickformat": "d", "range": [0.5, d + 0.5]},
+        y={"type": "category", "range": [n - 0.5, -0.5], "autorange": False, "tickfont": {"size": 13 if n <= 20 else 9}},
+    )  # fmt: skip
+
+
+def says(config: Seq2SeqConfig, terms: words.Terms) -> str:
+    """Why there is no attention to show, what there is instead, and what it means."""
+    d, half = config.d_memory, config.d_hidden
+    if config.bidirectional:
+        reads = f"reads {terms.source} token by token in both directions"
+        ways = (
+            f"where its forward reading ended ({half} numbers, at the last token) and where its backward reading did ({half}, at "
+            "the first)"
+        )
+        rows = (
+            "A row of the picture holds both states at that token: at the left h→(t) = f(token t, h→(t−1)), which has read from "
+            "the first token up to it; at the right h←(t) = f(token t, h←(t+1)), which has read from the last token back to it."
+        )
+    else:
+        reads, ways = f"reads {terms.source} token by token", f"the {d} numbers its reading ended with, at the last token"
+        rows = "A row of the picture is the state after that token: h(t) = f(token t, h(t−1))."
+    return (
+        f"**This model has no attention.** Its encoder {reads}; its decoder is given only where that ended, **h(m)**: {ways}, "
+        f"framed in the picture. From it the decoder makes its first state, s(0) = tanh(W h(m) + b), {config.d_hidden} numbers. "
+        f"All that it knows of {terms.source} is in those **{d} numbers**, as many however long it is, and it never looks "
+        f"back at a single token; what it reads besides is its own text.\n\n{rows} An attention would let the decoder read every "
+        "row, with weights that add up to 1. To see that, choose a model with Bahdanau's alignment (such as "
+        f"**{terms.aligned}**) or a Transformer at the left."
+    )
+
+
+def states_csv(trace: Trace) -> str:
+    """A row a token, a column a number of its state; each the shortest exact float32."""
+    values = trace.activations["encoder.states"].value[0].numpy()
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["token \\ number", *range(1, values.shape[1] + 1)])
+    for name, row in zip(numbered([label.text for label in labels(trace.source)]), values, strict=True):
+        writer.writerow([name, *(str(value) for value in row)])
+    return out.getvalue()
+
+
+def states_npz(trace: Trace) -> bytes:
+    """Every state of both halves under its name (encoder.states, decoder.states), a token a row, with the tokens."""
+    kept = {name: trace.activations[name].value[0].numpy() for name in ("encoder.states", "decoder.states")}
+    out = io.BytesIO()
+    np.savez_compressed(out, source_tokens=np.array(trace.source.tokens), target_tokens=np.array(trace.target.tokens), **kept)
+    return out.getvalue()

@@ -1,0 +1,1 @@
+"""What one browser's session looks at, what is kept between its reruns, and how it is answered live."""

@@ -1,0 +1,179 @@
+"""Everything the app keeps between reruns and shares between sessions. What is returned here is read-only by convention.
+
+What a model has computed is kept under the fingerprint of its weights, wherever and whenever they were opened; an opened
+checkpoint under its folder and the state of its files.
+"""
+
+import gc
+import os
+import threading
+from collections.abc import Callable, Collection, Hashable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import streamlit as st
+import torch
+
+import models
+from models import Scope, Trace
+from models.analysis.masked_comparison import MaskedRun, run_masked
+from models.analysis.position_measures import FormulaMeasures, measure
+from models.analysis.reach import CHECKED, Choice, Reach, autograd_gap
+from models.analysis.reach import reach as reach_of
+from models.checkpoint import FILES, CheckpointError, snapshot_path
+from models.decoding import runs as decoding_runs
+from models.scope import shipped_folder
+from models.tokenizers.base import Encoding
+from models.trace.edits import MaskChanges
+from viz_app.session.byte_cache import ByteCache, budget
+
+Value = TypeVar("Value")
+
+_kept = ByteCache(budget())
+_one_run = threading.Lock()   # runs side by side only wait for each other's interpreter lock, at every operation of torch
+SHORT = 64          # tokens of a text that may share a batch
+
+
+def scope(name: str) -> Scope:
+    """The opened checkpoint of this shipped name or folder, as its files are now. Raises models.checkpoint.CheckpointError."""
+    return _kept.get(("opened", name, _files(name, FILES)), lambda: models.load(name), spared=True)
+
+
+def snapshot(scope: Scope, step: int) -> Scope:
+    """The checkpoint as it was after `step` steps. Raises models.checkpoint.CheckpointError."""
+    path = str(scope.path)
+    files = _files(path, (*FILES[:-1], snapshot_path(Path(), step)))
+    return _kept.get(("opened", path, step, files), lambda: models.load(path, snapshot=step), spared=True)
+
+
+def swapped(scope: Scope, similarity: str) -> Scope:
+    """The same weights with another similarity. Raises ValueError for a model without self-attention."""
+    return _of(scope, "swapped", similarity, make=lambda: scope.with_similarity(similarity), spared=True)
+
+
+def trace(scope: Scope, source: str, target: str | None, drafts: tuple[tuple[int, ...], ...] = ()) -> Trace:
+    """The run of a model on a text; `drafts` as in models.Scope.run. Raises models.InputError."""
+
+    def run() -> Trace:
+        with _one_run:
+            return scope.run(source, target, drafts=drafts)
+
+    return _of(scope, "trace", source, target, make=run)
+
+
+def run_together(asked: Collection[tuple[str, str, str]]) -> None:
+    """Run (checkpoint, source, target) in one batch for each checkpoint, so that `trace` has them ready. What cannot be read,
+    and what is so long that the others would wait for it, is left to `trace`."""
+    for name in {name for name, *_ in asked}:
+        try:
+            opened = scope(name)
+        except CheckpointError:
+            continue
+        texts = _readable(opened, [texts for n, *texts in asked if n == name])
+        with _one_run:
+            traces = opened.run_each(texts) if texts else []
+        for (source, target), made in zip(texts, traces, strict=True):
+            _of(opened, "trace", source, target, make=lambda made=made: made)
+
+
+def _readable(scope: Scope, texts: list[tuple[str, str]]) -> list[tuple[str, str | None]]:
+    readable = []
+    for source, target in texts:
+        with suppress(models.InputError):
+            length = len(scope.encode_source(source).ids)
+            if target.strip():
+                length = max(length, len(scope.encode_target(target).ids))
+            if length <= SHORT:
+                readable.append((source, target if target.strip() else None))
+    return readable
+
+
+def forced(scope: Scope, source: str, target: Encoding) -> Trace:
+    """A model's run on a source and on another run's target. Raises models.InputError."""
+    return _of(scope, "forced", source, target, make=lambda: scope.run_batch([(source, target)])[0])
+
+
+def snapshot_trace(scope: Scope, step: int, text: Trace) -> Trace:
+    """The source and the target of `text` under the weights of an earlier step, teacher-forced."""
+    return forced(snapshot(scope, step), text.source.text, text.target)
+
+
+def swapped_trace(scope: Scope, similarity: str, text: Trace) -> Trace:
+    """The source and the target of `text` under the same weights with another similarity, teacher-forced."""
+    return forced(swapped(scope, similarity), text.source.text, text.target)
+
+
+def decoded(scope: Scope, source: tuple[int, ...], method: decoding_runs.Method) -> decoding_runs.Autoregression:
+    """What a method writes for these source tokens, with every step's attention."""
+    return _of(scope, "decoded", source, method, make=lambda: decoding_runs.autoregressive(scope.model, source, method))
+
+
+def along(scope: Scope, source: tuple[int, ...], tokens: tuple[int, ...]) -> decoding_runs.Run:
+    """One pass without a cache over tokens that are already there."""
+    return _of(scope, "along", source, tokens, make=lambda: decoding_runs.along(scope.model, source, tokens))
+
+
+def written(scope: Scope, source: str) -> tuple[int, ...]:
+    """The tokens a model writes for a text. Raises models.InputError."""
+    return _of(scope, "written", source, make=lambda: scope.write(source).ids)
+
+
+def masked_runs(
+    scope: Scope,
+    pairs: tuple[tuple[str, str | Encoding | None], ...],
+    changes: MaskChanges,
+    drafts: tuple[tuple[int, ...], ...] = (),
+) -> list[MaskedRun]:
+    """Pairs in one batch under changed masks; `drafts` as in models.Scope.run_batch. Raises models.InputError."""
+    return _of(scope, "masked", pairs, changes, make=lambda: run_masked(scope, pairs, changes, drafts))
+
+
+def reach(scope: Scope, source: tuple[int, ...], choice: Choice) -> Reach:
+    """What one layer over these source tokens lets reach what."""
+
+    def work_out() -> Reach:
+        first = source[:CHECKED]
+        gap = _of(scope, "gap", first, choice, make=lambda: autograd_gap(scope.model, first, choice))
+        return reach_of(scope.model, source, choice, gap=gap)
+
+    return _of(scope, "reach", source, choice, make=work_out)
+
+
+def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
+    """models.analysis.position_measures.measure, kept: its least squares take up to half a second. No model is in it."""
+    return _kept.get(("formula", formula, n, d_model, shift), lambda: measure(formula, n, d_model, shift))
+
+
+def _of(scope: Scope, *what: Hashable, make: Callable[[], Value], spared: bool = False) -> Value:
+    """What is kept of these weights."""
+    return _kept.get((scope.fingerprint, *what), make, spared=spared)
+
+
+def _files(name: str, files: Collection[str | Path]) -> tuple[tuple[int, ...], ...]:
+    """Changes when one of a checkpoint's files is replaced or written: other times, another size or another file. Only who
+    writes into the very same file and also sets back the system's own clock of changes goes unnoticed."""
+    try:
+        folder = shipped_folder() / name
+        folder = folder if folder.is_dir() else Path(name).expanduser()
+        found = [(folder / file).stat() for file in files]
+    except (OSError, ValueError, RuntimeError):     # not there, or no path at all; models.load says what is wrong
+        return ()
+    return tuple((one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino) for one in found)
+
+
+@st.cache_resource(show_spinner=False)
+def prepare() -> int:
+    """Once a process, before anything runs: the threads of one run. Many sessions share the cores, and on the small
+    tensors of one text several threads mostly wait for each other (measured: 5 to 15 times slower on a busy machine)."""
+    threads = max(1, (os.cpu_count() or 1) // 4)
+    torch.set_num_threads(threads)
+    return threads
+
+
+@st.cache_resource(show_spinner=False)
+def settle() -> bool:
+    """Once a process, when the first page stands: put what is loaded by now outside the garbage collector's rounds."""
+    gc.collect()
+    gc.freeze()
+    return True

@@ -1,0 +1,222 @@
+"""Live while typing: a page's pictures are made anew at every key and sent over a socket of their own.
+
+A rerun of Streamlit's script costs several times what its numbers cost. So a page hands over how its pictures are made; the
+rerun draws through the same function, but comes only when typing rests; the socket answers each key with the pictures
+alone. Every picture goes with the number of the edit of the texts that it shows, and of the rerun whose choices it follows,
+so that the browser never puts an older one in the place of a newer one, whichever way they come (components/common/live.js).
+"""
+
+import asyncio
+import json
+import logging
+import secrets
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from weakref import WeakValueDictionary
+
+import numpy as np
+import streamlit as st
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.types import Message
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from models import Scope
+from viz_app.drawing.payload import pack
+from viz_app.session import cache
+from viz_app.session.arrival import whole
+from viz_app.session.current_run import Shown
+
+Pictures = dict[str, bytes | dict]      # key of a component → what it shows
+Texts = tuple[str, str]                 # what stands in the source's and in the target's box
+
+PAUSE = "1.5s"      # after so long without a key Streamlit's rerun follows; whoever leaves the box has it at once
+LARGEST = 1_000_000     # characters of one message
+SOCKETS = 4             # of one session; its page needs one, and for a moment a second when that has broken
+PROTOCOL = "attnscope"  # of the socket; the browser offers it together with the session's token
+TOGETHER = 12           # edits run in one batch
+_DESK = "desk"
+_log = logging.getLogger(__name__)
+
+
+class Desk:
+    """What the socket needs of one session."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_urlsafe(16)      # whoever knows it may ask
+        self.shown: Shown | None = None             # the last run that could be shown
+        self.view: object = None                    # the page that stands
+        self.name = ""                              # of the checkpoint asked for
+        self.scope: Scope | None = None             # None while it does not open
+        self.edition = (0, 0)                       # of what the rerun under way draws: (edit, rerun)
+        self._answer: tuple[int, Callable[[str, str], Pictures] | None] = (0, None)     # of the page as that rerun left it
+        self._written: deque[tuple[int, ...]] = deque(maxlen=24)     # by the model of `shown`
+        self._latest: tuple[int, Texts | None] = (0, None)
+        self._numbers: dict[Texts, int] = {}        # of the edits that no rerun has overtaken
+        self._lock = threading.Lock()
+
+    @property
+    def answer(self) -> Callable[[str, str], Pictures] | None:
+        """Makes all pictures of the page that stands, for two texts; None if it has none to give."""
+        return self._answer[1]
+
+    @answer.setter
+    def answer(self, answer: Callable[[str, str], Pictures] | None) -> None:
+        self._answer = self.edition[1], answer
+
+    @property
+    def is_open(self) -> bool:
+        """Is every key answered over the socket?"""
+        return _served.is_set() and self.answer is not None
+
+    def show(self, shown: Shown) -> None:
+        """A new run, to be shown from now on."""
+        written = shown.trace.target.ids[1:]
+        if not (self.shown and self.shown.scope is shown.scope):
+            self._written.clear()
+        if not shown.trace.teacher_forced and written not in self._written:
+            self._written.append(written)
+        self.shown = shown
+
+    def drafts(self, scope: Scope) -> tuple[tuple[int, ...], ...]:
+        """What this model has written lately: much of it will be written again (models.decoding.written)."""
+        return tuple(self._written) if self.shown and self.shown.scope is scope else ()
+
+    def redraw(self, *texts: str) -> None:
+        """A rerun begins that draws these texts, typed or put there."""
+        with self._lock:
+            number = self._numbers[texts] if texts in self._numbers else self._number(texts)
+            self._numbers = {t: n for t, n in self._numbers.items() if n >= number}
+            self.edition = number, self.edition[1] + 1
+
+    def edit(self, *texts: str) -> bytes | None:
+        """The message to the browser for newly typed texts; None on a page that has no pictures to give."""
+        rerun, answer = self._answer
+        if answer is None:
+            return None
+        with self._lock:
+            number = self._number(texts)
+        pictures = answer(*texts)
+        said = {key: data for key, data in pictures.items() if isinstance(data, dict)}
+        painted = {key: np.frombuffer(data, np.uint8) for key, data in pictures.items() if isinstance(data, bytes)}
+        return pack({"edition": (number, rerun), "said": said}, **painted)
+
+    def _number(self, texts: Texts) -> int:
+        if self._latest[1] != texts:
+            self._latest = self._latest[0] + 1, texts
+        self._numbers[texts] = self._latest[0]
+        return self._latest[0]
+
+
+_served = threading.Event()
+_desks: WeakValueDictionary[str, Desk] = WeakValueDictionary()      # sessions keep theirs alive
+
+
+def desk() -> Desk:
+    """This session's own."""
+    if _DESK not in st.session_state:
+        mine = Desk()
+        st.session_state[_DESK] = _desks[mine.token] = mine
+    return st.session_state[_DESK]
+
+
+_open: Counter[str] = Counter()     # sockets of each session, by its token
+
+
+async def _answers(socket: WebSocket) -> None:
+    """One browser's socket: {source, target} in, one message of pictures out, in this order. It ends without a word for who
+    is of no session, has too many sockets, or asks what no page of ours asks. Where it comes from, door.py has looked at."""
+    token = (socket.scope["subprotocols"] or [""])[-1]
+    if token not in _desks or _open[token] >= SOCKETS:
+        await socket.close()
+        return
+    _open[token] += 1
+    try:
+        await socket.accept(PROTOCOL)
+        while (texts := _texts(await socket.receive())) and (mine := _desks.get(token)):
+            await socket.send_bytes(await _queue.answer(mine, texts) or b"")
+            del mine        # a session that has ended is not kept by its socket
+        await socket.close()
+    except WebSocketDisconnect:
+        return
+    finally:
+        _open.subtract([token])
+        if not _open[token]:
+            del _open[token]
+
+
+def _texts(message: Message) -> Texts | None:
+    """(source, target) of a message, in whole characters; None for one that nobody of ours sends."""
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect
+    text = message.get("text") or ""        # None for bytes
+    try:
+        asked = json.loads(text) if len(text) <= LARGEST else {}
+        texts = asked["source"], asked["target"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return (whole(texts[0]), whole(texts[1])) if all(isinstance(text, str) for text in texts) else None
+
+
+class _Queue:
+    """Those who wait for an answer. One thread answers them, because runs side by side would only wait for each other's
+    interpreter lock; what has come in meanwhile is run together."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Desk, Texts, asyncio.Future]] = []
+        self._at_work: asyncio.Task | None = None
+
+    async def answer(self, desk: Desk, texts: Texts) -> bytes | None:
+        """What `Desk.edit` says; None, too, if that has failed: the rerun will fail in the same way and say so."""
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((desk, texts, done))
+        if not self._at_work or self._at_work.done():
+            self._at_work = asyncio.create_task(self._work())
+        return await done
+
+    async def _work(self) -> None:
+        while self._waiting:
+            now, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+            try:
+                await asyncio.to_thread(self._answer, now, asyncio.get_running_loop())
+            except Exception:
+                _log.exception("no edit could be answered")
+            finally:        # whatever has happened, nobody is left waiting
+                for *_, done in now:
+                    _settle(done, None)
+
+    def _answer(self, now: list[tuple[Desk, Texts, asyncio.Future]], loop: asyncio.AbstractEventLoop) -> None:
+        if len(now) > 1:
+            _attempted(cache.run_together, {(desk.name, *texts) for desk, texts, _ in now})
+        for desk, texts, done in now:
+            loop.call_soon_threadsafe(_settle, done, _attempted(desk.edit, *texts))
+
+
+def _attempted(work: Callable[..., bytes | None], *given: object) -> bytes | None:
+    """What the work returns; None if it fails, which then stands in the log. A panic in a library written in Rust, such as
+    `tokenizers`, is no Exception, and whose edit it is has no part in the others'."""
+    try:
+        return work(*given)
+    except BaseException:
+        _log.exception("an edit could not be answered")
+        return None
+
+
+def _settle(done: asyncio.Future, message: bytes | None) -> None:
+    if not done.done():     # the browser may have gone
+        done.set_result(message)
+
+
+_queue = _Queue()
+
+
+def path() -> str:
+    """Where the socket is, as browsers see it."""
+    base = st.get_option("server.baseUrlPath").strip("/")
+    return f"/{base}/live" if base else "/live"
+
+
+def routes() -> list[BaseRoute]:
+    """The socket, for the server that will serve it; without it Streamlit's reruns are all there is."""
+    _served.set()
+    return [WebSocketRoute(path(), _answers)]

@@ -1,0 +1,31 @@
+"""Which trained model stands in where the shown one lacks a part: a shipped checkpoint of the same task and tokens."""
+
+from collections.abc import Callable
+
+import models
+from models import Scope
+from viz_app.session import cache
+from viz_app.session.current_run import Shown
+
+SHIPPED = {"translation": ("eng-fra-bahdanau", "eng-fra"), "dates": ("dates-bahdanau", "dates")}
+
+
+def named(task: str) -> tuple[str, ...]:
+    """The names looked for, the recurrent one first."""
+    return SHIPPED.get(task, ())
+
+
+def one_that(shown: Shown, suits: Callable[[Scope], bool]) -> Scope | None:
+    """The shown model if it suits; else the first shipped one of its task that does and reads the text as the same tokens."""
+    if suits(shown.scope):
+        return shown.scope
+    for name in named(shown.scope.task):
+        if name in models.shipped() and suits(scope := cache.scope(name)) and same_tokens(scope, shown):
+            return scope
+    return None
+
+
+def same_tokens(scope: Scope, shown: Shown) -> bool:
+    """Whether this model reads the shown source as the same row of tokens, under the same ids."""
+    own, there = scope.tokenizer.encode_source(shown.trace.source.text), shown.trace.source
+    return own.ids == there.ids and own.tokens == there.tokens

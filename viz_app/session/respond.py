@@ -1,0 +1,57 @@
+"""Two texts read by a checkpoint: the run, what is said under their boxes, and the answer of a page while one types."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import models
+from models import Trace
+from models.checkpoint import CheckpointError
+from viz_app import checkpoints, words
+from viz_app.session import cache
+from viz_app.session.current_run import Shown
+from viz_app.session.live import Desk, Pictures
+from viz_app.session.url_state import SOURCE, TARGET
+from viz_app.ui import small_print, strip
+
+
+def read(desk: Desk, source: str, target: str) -> tuple[Trace | None, dict[str, dict]]:
+    """The run, None if there is none of these texts, and the small print under the box of each: how long its text is, or
+    what is wrong with it. The desk then shows it."""
+    scope, notes = desk.scope, {SOURCE: small_print(""), TARGET: small_print("")}
+    try:
+        trace = cache.trace(scope, source, target if target.strip() else None, desk.drafts(scope))
+    except (models.InputError, CheckpointError) as error:       # a checkpoint may have been replaced since it was opened
+        said = checkpoints.told(error)
+        notes[getattr(error, "field", SOURCE)] = small_print(f"{said[:1].upper()}{said[1:]}.", bad=True)
+        return None, notes
+    for field, row in ((SOURCE, trace.source), (TARGET, trace.target)):
+        notes[field] = small_print(words.length(row.tokens, scope.n_ctx, row.unknown))
+    desk.show(Shown(scope, trace))
+    return trace, notes
+
+
+def answering(desk: Desk, pictures: Callable[[Shown], Pictures]) -> Callable[[str, str], Pictures]:
+    """How the page that stands answers newly typed texts, given how it makes its own pictures of a run."""
+
+    def answer(source: str, target: str) -> Pictures:
+        if not _stands(desk):
+            return {}
+        trace, notes = read(desk, source, target)
+        if not trace:
+            desk.shown = replace(desk.shown, stale=True)
+        shown, under = desk.shown, {f"note {field}": said for field, said in notes.items()}
+        under["written"] = strip(shown.trace, shown.terms, shown.stale)
+        try:
+            return {**under, **pictures(shown)}
+        except (models.InputError, CheckpointError):        # the rerun will say so where it belongs
+            return under
+
+    return answer
+
+
+def _stands(desk: Desk) -> bool:
+    """Whether the page's model is still the one its files hold. If not, the rerun will open that, or say what is wrong."""
+    try:
+        return cache.scope(desk.name).fingerprint == desk.scope.fingerprint
+    except CheckpointError:
+        return False

@@ -1,0 +1,130 @@
+"""The sidebar all pages share: which model, which text. It returns what there is to show, or why there is nothing."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import streamlit as st
+
+from models import Scope
+from models.checkpoint import CheckpointError
+from viz_app import checkpoints, words
+from viz_app.components.plain import plain
+from viz_app.session import cache, live, respond
+from viz_app.session.current_run import Shown
+from viz_app.session.live import Desk
+from viz_app.session.url_state import CHECKPOINT, SOURCE, TARGET
+from viz_app.sidebar.examples import examples, suited
+from viz_app.ui import note
+
+LANDING = "eng-fra"     # the checkpoint a newcomer sees first
+FIRST_TEXT = examples("translation")[0]     # the text box's default: what a URL without a source means
+_OFFERED, _EXAMPLE, _NAME = "offered", "example", "name"
+
+
+def sidebar() -> Shown | None:
+    """Draw the shared sidebar; None if nothing has run in this session yet."""
+    desk = live.desk()
+    with st.sidebar:
+        st.html('<p class="brand">Attnscope</p><p class="motto">See attention work, live while you type.</p>')
+        desk.name, desk.scope = _checkpoint()
+        read = _texts(desk)
+        _swap(desk)
+    if desk.shown and not read:
+        desk.shown = replace(desk.shown, stale=True)
+    return desk.shown
+
+
+def _checkpoint() -> tuple[str, Scope | None]:
+    """The picker of checkpoints, which takes a folder too where the app is not shared; what models.load takes for the choice,
+    and the opened checkpoint, if it opens."""
+    names = sorted(checkpoints.offered(), key=lambda name: name != LANDING)
+    shared = checkpoints.is_shared()
+    pick = "Pick a model" if shared else "Pick a model, or type the path of a checkpoint folder"
+    name = st.selectbox(
+        "Model", names, key=CHECKPOINT, accept_new_options=True, bind="query-params", on_change=_completed,
+        placeholder="Pick a model" if shared else "Pick a model or type a folder",
+        help="One of the models offered here." if shared else "A shipped model, or the path of a checkpoint folder of your own.",
+    )
+    slot = st.empty()
+    st.session_state[_NAME] = name
+    if not name:
+        note(slot, f"{pick}.", bad=True, key=CHECKPOINT)
+        return "", None
+    try:
+        folder = checkpoints.folder(name)
+        scope = cache.scope(folder)
+    except CheckpointError as error:
+        note(slot, checkpoints.told(error), bad=True, key=CHECKPOINT)
+        return name, None
+    note(slot, words.made(scope.training), key=CHECKPOINT)     # how good it is, the page says of the weights it shows
+    return folder, scope
+
+
+def _completed() -> None:
+    """Of a name that begins with the one that stands in the box, Streamlit's box hands over only the rest."""
+    typed, stood = st.session_state[CHECKPOINT] or "", st.session_state.get(_NAME) or ""
+    if stood and typed and not checkpoints.is_there(typed) and checkpoints.is_there(stood + typed):
+        st.session_state[CHECKPOINT] = stood + typed
+
+
+def _texts(desk: Desk) -> bool:
+    """The two text boxes, live while typing, each with its note; and whether what stands in them has been run."""
+    spoken = desk.scope or (desk.shown.scope if desk.shown else None)
+    t = words.terms(spoken.task if spoken else "", spoken.name if spoken else "")
+    offered = suited(spoken) if spoken else []
+    if spoken:
+        _suit(spoken, offered[0])
+    st.selectbox(
+        "Examples", offered, index=None, key=_EXAMPLE, placeholder="Pick an example …",
+        label_visibility="collapsed", on_change=_take_example,
+    )
+    pause = live.PAUSE if desk.is_open and desk.shown.scope is desk.scope else "0ms"
+    source = st.text_input(f"{t.source_label} (type here)", FIRST_TEXT, key=SOURCE, live=pause, bind="query-params")
+    source_note = st.empty()
+    target = st.text_input(
+        t.target_label, key=TARGET, live=pause, bind="query-params", placeholder="empty: the model writes it",
+        help="Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
+    )
+    target_note = st.empty()
+    desk.redraw(source, target)
+    if not desk.scope:
+        return False
+    trace, notes = respond.read(desk, source, target)
+    for field, slot in ((SOURCE, source_note), (TARGET, target_note)):
+        with slot:
+            plain(notes[field], key=f"note {field}")
+    return trace is not None
+
+
+def _suit(scope: Scope, example: str) -> None:
+    """Start a model of another task or language with an example of its own, because a sentence is no date; a text that
+    came by URL stays."""
+    known, now = st.session_state.get(_OFFERED), (scope.task, scope.examples)
+    st.session_state[_OFFERED] = now
+    if known is None and example != FIRST_TEXT and SOURCE not in st.query_params:
+        st.session_state[SOURCE] = example
+    elif known is not None and known != now:
+        st.session_state[SOURCE], st.session_state[TARGET] = example, ""
+
+
+def _swap(desk: Desk) -> None:
+    """One button: take over the model's text to edit it, or hand the writing back to the model."""
+    if st.session_state[TARGET].strip():
+        st.button("Let the model write it", key="free", on_click=_set_target, args=(lambda: "",), width="stretch")
+        return
+
+    def own() -> str:       # when it is clicked: more may have been typed since
+        return desk.shown.trace.output
+
+    none = desk.shown is None or not own()
+    st.button("Edit the model's text", key="edit", on_click=_set_target, args=(own,), disabled=none, width="stretch")
+
+
+def _set_target(text: Callable[[], str]) -> None:
+    st.session_state[TARGET] = text()
+
+
+def _take_example() -> None:
+    if st.session_state[_EXAMPLE]:
+        st.session_state[SOURCE], st.session_state[TARGET] = st.session_state[_EXAMPLE], ""
+        st.session_state[_EXAMPLE] = None

@@ -1,0 +1,90 @@
+"""Small pieces that several pages put on the screen. HTML here is the app's own words; text from outside is never in it."""
+
+from collections.abc import Callable
+from html import escape
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from models.analysis.checks import Check
+from models.trace import AttentionSite, Trace
+from viz_app import words
+from viz_app.components.plain import plain, rows
+from viz_app.drawing import export
+
+
+def note(slot: DeltaGenerator, text: str, bad: bool = False, *, key: str) -> None:
+    """A line of small print under a control, or the error that belongs to it."""
+    with slot:
+        plain(small_print(text, bad), key=f"note {key}")
+
+
+def small_print(text: str, bad: bool = False) -> dict:
+    """What `note` shows."""
+    return rows("note bad" if bad else "note", ("line", text))
+
+
+def headline(question: str, answer: str) -> None:
+    """What a page asks, and in one sentence how its pictures answer."""
+    st.html(f'<div class="headline"><h1>{escape(question)}</h1><p>{escape(answer)}</p></div>')
+
+
+def written(trace: Trace, terms: words.Terms, stale: bool) -> None:
+    """What the model read and what it wrote, prominently, in a strip of fixed height."""
+    plain(strip(trace, terms, stale), key="written")
+
+
+def strip(trace: Trace, terms: words.Terms, stale: bool) -> dict:
+    """What `written` shows."""
+    said = "the model's own next token, position by position" if trace.teacher_forced else "the model writes"
+    aside = "The last text that could be run: see the note at the left." if stale else ""
+    long = max(len(trace.source.text), len(trace.output)) > 42
+    return rows(
+        "written long" if long else "written",
+        ("label-in", terms.source_label), ("source", trace.source.text), ("arrow", "→"),
+        ("label-out", said), ("output", trace.output), ("stale", aside),
+    )
+
+
+def nothing() -> None:
+    """Before anything has run."""
+    st.html('<p class="nothing">There is no picture yet. Mend what the note at the left says.</p>')
+
+
+def checks_panel(checks: dict, trained: str) -> None:
+    """The checks of what is on the screen, as `checked` puts them."""
+    plain(checks, key="checks")
+    plain(small_print(trained), key="trained")
+
+
+def checked(checks: list[Check]) -> dict:
+    """The checks, each with its value and its limit."""
+    lines = []
+    for c in checks:
+        lines.append(("passed", f"✓ {c.name}") if c.passed else ("failed", f"✗ {c.name}"))
+        lines.append(("value", f"{c.sentence}: {c.value:.2g}, allowed {c.limit:.2g}."))
+    return rows("checks", ("title", "Checks of what is shown"), *lines)
+
+
+def downloads(now: Callable[[], Trace], site: AttentionSite, head: int, terms: words.Terms) -> None:
+    """The numbers of the pictures, and a drawing for print. Files are made when they are asked for, of what is shown `now`."""
+    name = words.file_name(site, head)
+    title = words.head_title(site, head, terms)
+
+    def of_head(make: Callable[..., str], *rest: str) -> Callable[[], str]:
+        return lambda: make(trace := now(), trace.attention[site.name], head, *rest)
+
+    with st.container(horizontal=True, gap="small", key="downloads"):
+        download("This head, CSV", of_head(export.head_csv), f"{name}.csv", "text/csv")
+        download("This head, SVG", of_head(export.head_svg, title), f"{name}.svg", "image/svg+xml")
+        download("All heads, npz", lambda: export.heads_npz(now()), "all-heads.npz")
+
+
+def download(label: str, make: Callable[[], str | bytes], name: str, mime: str = "application/octet-stream") -> None:
+    """A download whose file is made when it is asked for."""
+    st.download_button(label, make, name, mime, key=f"download {label}", on_click="ignore", icon=":material/download:")
+
+
+def camera(name: str) -> dict:
+    """Settings of a plotly picture: its camera saves a drawing under this name."""
+    return {"toImageButtonOptions": {"format": "svg", "filename": name}, "displaylogo": False}

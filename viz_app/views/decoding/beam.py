@@ -1,0 +1,87 @@
+"""The beam as a tree: every hypothesis kept at every step, its parent, its scores, and the attention of one node."""
+
+from typing import Any
+
+import numpy as np
+
+from models.decoding import BeamStep, Hypothesis
+from models.decoding.runs import Run
+from models.scope import Scope
+from models.tokenizers.base import START
+from models.trace import Trace
+from viz_app import words
+from viz_app.drawing.labels import labels
+from viz_app.drawing.payload import pack
+from viz_app.views.decoding.payloads import Reading, candidates, token_label, token_labels
+
+
+def nearest(steps: tuple[BeamStep, ...], node: tuple[int, int] | None) -> tuple[int, int]:
+    """The (step, rank) asked for if there is one, else the best hypothesis where it ended."""
+    if node and node[0] < len(steps) and node[1] < len(steps[node[0]].kept):
+        return node
+    last, rank = len(steps) - 1, 0
+    while last and len(steps[last].kept[rank].tokens) <= last:  # where it ended, not where it only waited
+        last, rank = last - 1, steps[last].kept[rank].parent
+    return last, rank
+
+
+def best_path(steps: tuple[BeamStep, ...]) -> set[tuple[int, int]]:
+    """The (step, rank) pairs that lead to the best hypothesis."""
+    path, rank = set(), 0
+    for step in reversed(steps):
+        path.add((step.index, rank))
+        rank = step.kept[rank].parent
+    return path
+
+
+def beam_tree(
+    steps: tuple[BeamStep, ...],
+    node: tuple[int, int],
+    run: Run,
+    trace: Trace,
+    scope: Scope,
+    reading: Reading,
+    terms: words.Terms,
+    alpha: float,
+) -> bytes:
+    """The payload of the beam_tree component. `run` is `models.decoding.runs.along` the node's tokens; its end is shown."""
+    path = best_path(steps)
+    hypothesis = steps[node[0]].kept[node[1]]
+    read = token_labels(scope.tokenizer, hypothesis.tokens[:-1])
+    ids = candidates(run)[-1:]
+    header: dict[str, Any] = {
+        "steps": [[_node(h, (s.index, r), steps, path, scope) for r, h in enumerate(s.kept)] for s in steps],
+        "node": list(node),
+        "source": [label.as_json() for label in labels(trace.source)],
+        "read": [label.as_json() for label in [token_label(scope.tokenizer, START), *read]],
+        "token": token_label(scope.tokenizer, hypothesis.tokens[-1], first=len(hypothesis.tokens) == 1).as_json(),
+        "candidates": [token_label(scope.tokenizer, i, first=not read).as_json() for i in ids[0].tolist()],
+        "reading": reading.name,
+        "cross": reading.cross_name,
+        "sourceName": terms.source,
+        "taken": hypothesis.tokens[-1],
+        "alpha": alpha,
+    }
+    return pack(
+        header,
+        ids=ids[0].numpy().astype(np.int32),
+        p=run.log_probs[-1:].gather(1, ids).exp()[0].numpy(),
+        **{part: run.weights(site, reading.head)[-1].numpy()
+           for part, site in (("cross", reading.cross), ("self", reading.own)) if site},
+    )
+
+
+def _node(h: Hypothesis, at: tuple[int, int], steps: tuple[BeamStep, ...], path: set, scope: Scope) -> dict[str, Any]:
+    """`carried`: this hypothesis had ended before this step and only stays in the beam."""
+    carried = len(h.tokens) <= at[0]
+    return {
+        "label": token_label(scope.tokenizer, h.tokens[-1], first=len(h.tokens) == 1).as_json(),
+        "text": scope.tokenizer.decode(h.tokens),
+        "logProb": h.log_prob,
+        "score": h.score,
+        "n": len(h.tokens),
+        "parent": h.parent,
+        "best": at in path,
+        "ended": h.ended,
+        "carried": carried,
+    }

@@ -1,0 +1,119 @@
+"""The controls of the Decoding page: how the next token is chosen, and whose attention is shown."""
+
+import streamlit as st
+
+from models.decoding.runs import Method
+from models.trace import Trace
+from viz_app import words
+from viz_app.session import url_state
+from viz_app.views.decoding import state as decoding_state
+from viz_app.views.decoding.payloads import Reading, reading
+from viz_app.views.decoding.state import Place
+
+_HOW = {"greedy": "greedy", "sampling": "sample", "beam": "beam"}
+_LAYER, _HEADS = "decoding-layer", "decoding-head"
+_MEAN = "mean over heads"
+_SLIM = 84  # px, the width of a number
+
+
+def controls(trace: Trace, place: Place) -> tuple[Method, Reading]:
+    """One row of controls that wraps where the page is narrow. Every setting is in the URL."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall", key="decoding-controls"):
+        how = _HOW[
+            st.segmented_control(
+                "How inference takes the next token",
+                list(_HOW),
+                default="greedy",
+                required=True,
+                key="decoding-how",
+                bind="query-params",
+            )
+            or "greedy"
+        ]
+        settings = {"sample": _sampling, "beam": _beam}.get(how, dict)()
+        shown = _reading(trace, place.mean)
+    return Method(how, **settings, forced=place.forced), shown
+
+
+def _number(label: str, low: float, high: float, start: float, step: float, key: str, said: str) -> float:
+    return st.number_input(
+        label,
+        low,
+        high,
+        start,
+        step,
+        key=f"decoding-{key}",
+        bind="query-params",
+        help=said,
+        width=max(_SLIM, 10 * len(label)),
+    )
+
+
+def _sampling() -> dict:
+    temperature = _number(
+        "Temperature",
+        0.1,
+        5.0,
+        1.0,
+        0.1,
+        "temperature",
+        "Log-probabilities are divided by it: under 1 sharper, above 1 flatter.",
+    )
+    top_k = _number("Top-k", 0, 100_000, 0, 1, "top-k", "Draw from the k most probable tokens only; 0 means all.")
+    top_p = _number(
+        "Top-p",
+        0.05,
+        1.0,
+        1.0,
+        0.05,
+        "top-p",
+        "Draw from the smallest set whose probabilities reach p (nucleus sampling).",
+    )
+    seed = _number("Seed", 0, 1_000_000, 0, 1, "seed", "The same seed draws the same text.")
+    return {"temperature": temperature, "top_k": top_k or None, "top_p": top_p if top_p < 1 else None, "seed": seed}
+
+
+def _beam() -> dict:
+    width = _number("Width", 1, 12, 4, 1, "width", "How many texts are kept at each step.")
+    alpha = _number(
+        "Length α",
+        0.0,
+        2.0,
+        0.6,
+        0.1,
+        "alpha",
+        "Score = log-probability / ((5 + length) / 6)^α. 0 favours short texts.",
+    )
+    return {"width": width, "alpha": alpha}
+
+
+def _reading(trace: Trace, mean: bool) -> Reading:
+    """The decoder layer and head whose attention is shown: those chosen on the other pages, or the mean over heads. There
+    is nothing to choose in a model without attention, or with one alignment."""
+    sites = [site for site in trace.attention.values() if site.kind != "encoder_self"]
+    if not sites or words.is_alignment(sites[0]):
+        return reading(trace)
+    site, focus = url_state.focus(trace)
+    layers = sorted({s.layer for s in sites})
+    layer, n_heads = min(site.layer, max(layers)), sites[0].n_heads
+    head = min(focus.head, n_heads - 1)
+    kind = "cross" if site.kind == "encoder_self" else site.kind
+    found = {n: next((s.name for s in sites if (s.layer, s.kind) == (n, kind)), sites[0].name) for n in layers}
+    names = [_MEAN, *(f"head {h + 1}" for h in range(n_heads))]
+    st.session_state[_LAYER], st.session_state[_HEADS] = layer + 1, _MEAN if mean else names[head + 1]
+    st.selectbox(
+        "Attn. layer", [n + 1 for n in layers], key=_LAYER, on_change=_layer_chosen, args=(found, focus.head), width=100
+    )
+    st.selectbox("Head", names, key=_HEADS, on_change=_head_chosen, args=(found[layer], tuple(names)), width=160)
+    return reading(trace, layer, None if mean else head)
+
+
+def _layer_chosen(sites: dict[int, str], head: int) -> None:
+    url_state.pick(sites[st.session_state[_LAYER] - 1], head)
+
+
+def _head_chosen(site: str, names: tuple[str, ...]) -> None:
+    chosen = names.index(st.session_state[_HEADS])
+    decoding_state.choose_mean(chosen == 0)
+    if chosen:
+        url_state.pick(site, chosen - 1)

@@ -1,0 +1,122 @@
+"""Charts of the page "From RNN to attention": influence by distance, steps by distance, who waits for whom, forward time
+by length, score by sentence length."""
+
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+import plotly.graph_objects as go
+
+from models.analysis.layer_timing import LENGTHS, Timing
+from models.analysis.reach import KINDS, Reach
+from viz_app.drawing.look import Look
+from viz_app.views.positions.charts import GRID, LEGEND, LINES, framed, titled
+
+COLOURS = dict(zip(KINDS, LINES, strict=False))     # a layer keeps its colour
+SQUARE = 118     # px, a side of one layer's timetable
+DASHES = dict(zip(KINDS, ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3]), strict=True))     # and its dashes, where colours fail
+
+
+def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
+    legend = alt.Legend(orient="bottom", title=None, columns=2, labelLimit=220, symbolType="stroke", symbolStrokeWidth=2.5)
+    domain = list(kinds)
+    return (
+        alt.Color("layer:N", sort=domain, legend=legend, scale=alt.Scale(domain=domain, range=[COLOURS[k] for k in domain])),
+        alt.StrokeDash("layer:N", sort=domain, legend=legend, scale=alt.Scale(domain=domain, range=[DASHES[k] for k in domain])),
+    )
+
+
+def fading(reaches: Sequence[Reach], look: Look, title: str) -> go.Figure:
+    """Mean ‖∂y_i/∂x_j‖ of the pairs a layer can reach, by their distance, on a log axis."""
+    lines = []
+    for reach in reaches:
+        kind, rows = reach.choice.kind, [row for row in reach.by_distance() if row[1] > 0]
+        line = {"color": COLOURS[kind], "width": 2, "dash": ",".join(f"{length}px" for length in DASHES[kind])}
+        lines.append({
+            "type": "scatter", "mode": "lines+markers", "name": kind, "line": line, "marker": {"size": 6}, "cliponaxis": False,
+            "x": [row[0] for row in rows], "y": [row[1] for row in rows],
+            "customdata": [row[2] for row in rows],
+            "hovertemplate": f"{kind}, distance %{{x}}: <b>%{{y:.6g}}</b>, mean of %{{customdata}} pairs<extra></extra>",
+        })  # fmt: skip
+    grid = {"showgrid": True, "gridcolor": GRID, "fixedrange": True}
+    log = {"type": "log", "autorange": True, "tickformat": "~g", "dtick": 1}
+    x = {"title": {"text": "distance |i − j| (tokens)"}, "tickformat": "d", **grid}
+    y = {"title": {"text": "mean ‖∂y_i/∂x_j‖ (log)"}, **log, **grid}
+    return framed(lines, look, title, 360, x=x, y=y, showlegend=True, margin={"b": 80}, legend=LEGEND)
+
+
+def path_lengths(reaches: Sequence[Reach], title: str) -> alt.Chart:
+    """The most steps that any pair at a distance needs, counted on each layer's graph; no point where no path leads."""
+    rows = []
+    for reach in reaches:
+        n = len(reach.steps)
+        for distance in range(n):
+            counted = max(int(reach.steps.diagonal(distance).max()), int(reach.steps.diagonal(-distance).max()))
+            if counted:      # of convolutions of width 1 no number joins two tokens
+                rows.append({"layer": reach.choice.kind, "distance": distance, "steps": counted})
+    colour, dash = _layers([reach.choice.kind for reach in reaches])
+    chart = alt.Chart(pd.DataFrame(rows)).mark_line(point={"size": 26, "strokeDash": [1, 0]}).encode(
+        x=alt.X("distance:Q", title="distance |i − j| (tokens)", axis=alt.Axis(format="d", tickMinStep=1)),
+        y=alt.Y("steps:Q", title="path length (steps)", axis=alt.Axis(format="d", tickMinStep=1)),
+        color=colour, strokeDash=dash, tooltip=["layer:N", "distance:Q", "steps:Q"],
+    )
+    return titled(chart, title, 330)
+
+
+def schedule(reaches: Sequence[Reach], title: str) -> alt.Chart:
+    """Which positions each sequential step computes: a square is one position's vector."""
+    rows = [
+        {"layer": reach.choice.kind, "step": step + 1, "token": token + 1}
+        for reach in reaches for step, tokens in enumerate(reach.schedule) for token in tokens
+    ]
+    kinds = [reach.choice.kind for reach in reaches]
+    n = len(reaches[0].steps)
+    square = max(2.0, 0.8 * SQUARE / n)
+    chart = alt.Chart(pd.DataFrame(rows)).mark_square(size=square * square, opacity=1).encode(
+        x=alt.X("step:Q", title="sequential step", scale=alt.Scale(domain=[0.5, n + 0.5], nice=False),
+                axis=alt.Axis(format="d", tickMinStep=1, tickCount=6, grid=False)),
+        y=alt.Y("token:Q", title="token", scale=alt.Scale(domain=[n + 0.5, 0.5], nice=False),
+                axis=alt.Axis(format="d", tickMinStep=1, tickCount=6, grid=False)),
+        color=alt.Color("layer:N", legend=None, scale=alt.Scale(domain=kinds, range=[COLOURS[k] for k in kinds])),
+        tooltip=["layer:N", "step:Q", "token:Q"],
+    ).properties(width=SQUARE, height=SQUARE)
+    faceted = chart.facet(facet=alt.Facet("layer:N", sort=kinds, title=None, header=alt.Header(labelFontSize=12)), columns=2)
+    return faceted.properties(title=alt.TitleParams(title, anchor="start", fontSize=14, fontWeight=600, offset=10))
+
+
+def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
+    """Median forward time by length, both logarithmic; least and largest repetition as a bar through the point."""
+    rows = [
+        {"layer": t.layer, "tokens": t.n, "ms": 1e3 * t.median, "least": 1e3 * min(t.seconds), "most": 1e3 * max(t.seconds)}
+        for t in timings
+    ]
+    data = pd.DataFrame(rows, columns=["layer", "tokens", "ms", "least", "most"])
+    colour, dash = _layers(KINDS)
+    x = alt.X("tokens:Q", title="length (tokens)", axis=alt.Axis(format="d", values=list(LENGTHS)),
+              scale=alt.Scale(type="log", base=2, domain=[LENGTHS[0], LENGTHS[-1]]))
+    span = alt.Scale(type="log") if rows else alt.Scale(type="log", domain=[0.01, 100])
+    y = alt.Y("ms:Q", title="forward pass (ms)", scale=span, axis=alt.Axis(format="~g", tickCount=5))
+    named = {"ms": "median (ms)", "least": "least (ms)", "most": "most (ms)"}
+    tip = ["layer:N", "tokens:Q", *(alt.Tooltip(f"{column}:Q", format=".4g", title=title) for column, title in named.items())]
+    base = alt.Chart(data)
+    line = base.mark_line(point={"size": 34, "strokeDash": [1, 0]}).encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tip)
+    spread = base.mark_rule(opacity=0.5).encode(x=x, y="least:Q", y2="most:Q", color=colour)
+    return titled(spread + line, title, 380)
+
+
+def by_length(records: dict[str, list[dict]], title: str) -> alt.Chart:
+    """Score against source length, one line a checkpoint; a point stands over the middle of its bucket."""
+    rows = [
+        {"model": name, "words": (b["least"] + b["most"]) / 2, "lengths": f"{b['least']}–{b['most']}", "score": b["score"],
+         "cases": b["cases"]}
+        for name, buckets in records.items() for b in buckets
+    ]
+    names = list(records)
+    colour = alt.Color("model:N", sort=names, scale=alt.Scale(domain=names, range=LINES[: len(names)]),
+                       legend=alt.Legend(orient="bottom", title=None, columns=4, labelLimit=220, symbolStrokeWidth=3))
+    chart = alt.Chart(pd.DataFrame(rows)).mark_line(point={"size": 50}).encode(
+        x=alt.X("words:Q", title="source length (words)", axis=alt.Axis(tickMinStep=1)),
+        y=alt.Y("score:Q", title="BLEU on held-out sentences", scale=alt.Scale(zero=True)), color=colour,
+        tooltip=["model:N", alt.Tooltip("lengths:N", title="words"), alt.Tooltip("score:Q", format=".2f"), "cases:Q"],
+    )
+    return titled(chart, title, 380)

@@ -1,0 +1,113 @@
+"""What runs in parallel, and what it costs: the paper's Table 1 beside counts on this sentence and times on this machine."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from time import perf_counter
+
+import streamlit as st
+
+from models.analysis.layer_timing import LENGTHS, Timing, machine, measure
+from models.analysis.reach import KINDS
+from viz_app.session.current_run import Shown
+from viz_app.ui import download
+from viz_app.views.from_rnn import charts as charts
+from viz_app.views.from_rnn import files as files
+from viz_app.views.from_rnn import text as say
+from viz_app.views.from_rnn.parts import Layers, layers
+
+SIZES = [16, 32, 64, 128, 256, 512]
+SLICE, PAUSE = 0.3, 0.05     # seconds of measuring in one run of the fragment, and until the next
+_MEASURED = "from-rnn measured"
+
+
+@dataclass
+class Measured:
+    """A measurement under way or ended, with what it has found so far."""
+
+    said: str
+    where: str
+    left: Iterator[Timing] | None
+    timings: list[Timing] = field(default_factory=list)
+
+    @property
+    def running(self) -> bool:
+        return self.left is not None
+
+    def go_on(self, seconds: float) -> None:
+        """Measure for about so long."""
+        until = perf_counter() + seconds
+        while self.left is not None and perf_counter() < until:
+            timing = next(self.left, None)
+            if timing is None:
+                self.left = None
+            else:
+                self.timings.append(timing)
+
+
+def cost(shown: Shown) -> None:
+    """Draw the section."""
+    there = layers(shown)
+    if there is None:
+        return
+    left, right = st.columns([1.15, 1], gap="medium")
+    with left:
+        st.altair_chart(charts.schedule(there.reaches, "Who must wait: the positions each sequential step computes"),
+                        width="content", key="from-rnn-schedule")
+    with right:
+        st.altair_chart(charts.path_lengths(there.reaches, "How many steps from one token to another"), key="from-rnn-paths")
+    _measuring(shown, there)
+
+
+def _measuring(shown: Shown, there: Layers) -> None:
+    """The button and its knobs; the times below run on by themselves."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        d = st.select_slider("d (features), the same for all", SIZES, 128, key="from-rnn-d", bind="query-params", width=260)
+        repetitions = st.slider("Repetitions", 1, 25, 7, key="from-rnn-repetitions", bind="query-params", width=200)
+        width = st.session_state["from-rnn-width"]
+        st.button("Measure on this machine", key="from-rnn-measure", type="primary", icon=":material/timer:",
+                  on_click=_begin, args=(shown, d, width, repetitions))
+        st.button("Stop", key="from-rnn-stop", on_click=_stop, icon=":material/stop:")
+    measured: Measured | None = st.session_state.get(_MEASURED)
+    running = measured is not None and measured.running
+    st.fragment(_times, run_every=PAUSE if running else None)(there)
+
+
+def _begin(shown: Shown, d: int, width: int, repetitions: int) -> None:
+    device = shown.scope.device
+    said = (
+        f"d = {d}, one layer each, CNN width {width}, one sequence of random vectors a pass, median of {repetitions} after one "
+        "pass to warm up"
+    )
+    st.session_state[_MEASURED] = Measured(said, machine(device), measure(d, width, repetitions, device))
+
+
+def _stop() -> None:
+    if (measured := st.session_state.get(_MEASURED)) is not None:
+        measured.left = None
+
+
+def _times(there: Layers) -> None:
+    """Progress, the plot, the table; measures a little each time it runs, until all is measured or it is stopped."""
+    measured: Measured | None = st.session_state.get(_MEASURED)
+    timings = measured.timings if measured else []
+    if measured is None:
+        st.progress(0.0, "Nothing is measured before the button is pressed: every time below is taken on this machine, then.")
+    elif measured.running:
+        measured.go_on(SLICE)
+        if not measured.running:
+            st.rerun()                # so that nothing runs on by itself any more
+    if measured is not None:
+        whole = len(LENGTHS) * len(KINDS)
+        state = "measuring" if measured.running else "done" if len(timings) == whole else "stopped; what was measured stays"
+        st.progress(len(timings) / whole, f"{len(timings)} of {whole}: {state}. {measured.where}. {measured.said}.")
+    left, right = st.columns([1.2, 1], gap="medium")
+    with left:
+        title = "Forward time of one layer against length, both logarithmic"
+        st.altair_chart(charts.forward_times(timings, title), key="from-rnn-times")
+    with right, st.container(key="explanation"):
+        st.markdown(say.grew(timings) if timings else say.UNMEASURED)
+        st.markdown(say.TABLE_NOTE)
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            if timings:
+                download("The times, CSV", lambda: files.timings_csv(timings, measured.where), "forward-times.csv", "text/csv")
+    st.markdown(say.compared(there.reaches, timings))

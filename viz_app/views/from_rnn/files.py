@@ -1,0 +1,72 @@
+"""Files to take away from the page "From RNN to attention"."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from torch import Tensor
+
+from models.analysis.layer_timing import Timing
+from viz_app.views.from_rnn.maps import Aligned, Named
+
+
+def influence_csv(layers: Sequence[Named], tokens: Sequence[str]) -> str:
+    """A row a pair of a layer: its norm, whether it can be reached, and in how many steps. Places from 0."""
+    head = ["layer", "weights", "output i", "output token", "input j", "input token", "norm", "reached", "steps"]
+    rows = (
+        [named.reach.choice.kind, named.weights, i, tokens[i], j, tokens[j], str(named.reach.norms[i, j].numpy()),
+         bool(named.reach.reaches[i, j]), int(named.reach.steps[i, j])]
+        for named in layers for i in range(len(tokens)) for j in range(len(tokens))
+    )
+    return _csv(head, rows)
+
+
+def influence_npz(layers: Sequence[Named], tokens: Sequence[str]) -> bytes:
+    """The norms and the steps of each layer under its kind, and the tokens."""
+    arrays = {"tokens": np.array(tokens)}
+    for named in layers:
+        kind = named.reach.choice.kind.replace(" ", "-")
+        arrays |= {f"{kind}.norms": named.reach.norms.numpy(), f"{kind}.steps": named.reach.steps.numpy()}
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    return out.getvalue()
+
+
+def distance_csv(layers: Sequence[Named]) -> str:
+    """The mean norm of the pairs a layer can reach, by distance."""
+    rows = (
+        [named.reach.choice.kind, named.weights, *entry] for named in layers for entry in named.reach.by_distance()
+    )
+    return _csv(["layer", "weights", "distance", "mean norm", "pairs"], rows)
+
+
+def timings_csv(timings: Sequence[Timing], where: str) -> str:
+    """A row a repetition, in seconds."""
+    rows = ([t.layer, t.n, i, seconds, where] for t in timings for i, seconds in enumerate(t.seconds))
+    return _csv(["layer", "tokens", "repetition", "seconds", "machine"], rows)
+
+
+def lengths_csv(records: Mapping[str, Sequence[dict]]) -> str:
+    """A row a bucket of a checkpoint."""
+    rows = ([name, b["least"], b["most"], b["cases"], b["score"]] for name, buckets in records.items() for b in buckets)
+    return _csv(["checkpoint", "least words", "most words", "cases", "BLEU"], rows)
+
+
+def alignments_csv(pair: Sequence[Aligned], source: Sequence[str], target: Sequence[str], divergence: Tensor) -> str:
+    """A row a step and a source token: both weights, and the divergence of the step in bits."""
+    first, second = pair
+    rows = (
+        [i, target[i], j, source[j], *(str(value.numpy()) for value in (first.weights[i, j], second.weights[i, j], divergence[i]))]
+        for i in range(len(target)) for j in range(len(source))
+    )
+    head = ["step", "writes", "source place", "source token", first.title, second.title, "Jensen–Shannon (bits)"]
+    return _csv(head, rows)
+
+
+def _csv(head: Sequence, rows: Iterable[Sequence]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(head)
+    writer.writerows(rows)
+    return out.getvalue()

@@ -1,0 +1,124 @@
+"""How fast and how well models learn one task, from the records of their own checkpoints."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from models import Scope
+from models.architectures.attention_only import AttentionOnlyConfig
+from models.architectures.seq2seq import Seq2SeqConfig
+from models.architectures.transformer import TransformerConfig
+from viz_app.drawing.look import Look
+from viz_app.views.positions.charts import GRID, LEGEND, LINES, framed
+
+ENOUGH = 90.0    # percent on validation cases: what "learned" means in the table
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A trained model as its record tells it: `curve` is (training step, percent right on validation cases)."""
+
+    checkpoint: str
+    what: str
+    parameters: int
+    steps: int
+    curve: tuple[tuple[int, float], ...]
+    held_out: float | None      # percent right on held-out cases, of the finished checkpoint
+    cases: int
+
+    @property
+    def learned_at(self) -> int | None:
+        """The first validated step at which ENOUGH was reached."""
+        return next((step for step, percent in self.curve if percent >= ENOUGH), None)
+
+
+def stages(scopes: Sequence[Scope]) -> list[Learner]:
+    """One model a stage on the way from the fixed vector to the Transformer, in that order; the longest trained of each."""
+    found: dict[int, tuple[str, Scope]] = {}
+    for scope in scopes:
+        place = _stage(scope.config)
+        if place and (place[0] not in found or scope.training["step"] > found[place[0]][1].training["step"]):
+            found[place[0]] = (place[1], scope)
+    return [_learner(scope, what) for _, (what, scope) in sorted(found.items())]
+
+
+def similarities(scopes: Sequence[Scope]) -> list[Learner]:
+    """Transformers that differ in their similarity alone: those that share the recipe which most of them share."""
+    some = [scope for scope in scopes if isinstance(scope.config, TransformerConfig)]
+    recipes = Counter(str(scope.training.get("recipe")) for scope in some)
+    if not recipes or recipes.most_common(1)[0][1] < 2:
+        return []
+    shared = recipes.most_common(1)[0][0]
+    return [_learner(scope, scope.config.similarity) for scope in some if str(scope.training.get("recipe")) == shared]
+
+
+def _stage(config: object) -> tuple[int, str] | None:
+    if isinstance(config, Seq2SeqConfig):
+        return (0, "RNN, fixed vector h_m") if config.attention == "none" else (1, "RNN with Bahdanau's alignment")
+    if isinstance(config, AttentionOnlyConfig) and config.similarity == "scaled dot":
+        if config.n_self_layers == 0:
+            return 2, "Attn(X, X′) alone"
+        if config.n_self_layers == 1:
+            what = "Attn(X, X), then Attn(X, X′)"
+            return (3, what) if config.n_heads == 1 else (4, f"{what}, {config.n_heads} heads")
+        if config.residual:
+            return 6, f"{config.n_self_layers} stacked, with residuals and LayerNorm"
+        return 5, f"{config.n_self_layers} self-attention layers stacked"
+    if isinstance(config, TransformerConfig) and config.similarity == "scaled dot":
+        return 7, "Transformer: residuals, LayerNorm, feed-forward too"
+    return None
+
+
+def _learner(scope: Scope, what: str) -> Learner:
+    record, metric = scope.training, "exact match"
+    curve = tuple((row["step"], row[metric]) for row in record.get("curve", []) if metric in row)
+    scores = record.get("scores", {})
+    parameters = sum(p.numel() for p in scope.model.parameters())
+    held_out = scores.get(f"held-out {metric}")
+    return Learner(scope.name, what, parameters, record.get("step", 0), curve, held_out, scores.get("cases", 0))
+
+
+def chart(learners: Sequence[Learner], look: Look, title: str) -> go.Figure:
+    """Percent right against training step, one line a model, named at the right of the picture or, in a narrow one, under it."""
+    lines = [
+        {
+            "type": "scatter", "mode": "lines+markers", "name": one.what, "line": {"color": colour, "width": 2},
+            "marker": {"size": 5}, "cliponaxis": False, "x": [step for step, _ in one.curve], "y": [p for _, p in one.curve],
+            "hovertemplate": f"{one.checkpoint}, step %{{x:,}}: <b>%{{y:.1f}} %</b><extra></extra>",
+        }
+        for one, colour in zip(learners, LINES, strict=False)
+    ]  # fmt: skip
+    grid = {"showgrid": True, "gridcolor": GRID, "fixedrange": True}
+    x = {"title": {"text": "training step"}, "tickformat": ",d", "rangemode": "tozero", **grid}
+    y = {"title": {"text": "validation dates right (%)"}, "range": [0, 100], "autorange": False, **grid}
+    under = 20 * len(lines)                   # in a narrow picture each name has a line of its own
+    return framed(lines, look, title, 360 + under, x=x, y=y, margin={"b": 70 + under}, showlegend=True, legend=LEGEND)
+
+
+def table(learners: Sequence[Learner], written: Sequence[str] = ()) -> pd.DataFrame:
+    """A row a model; `written` is what each writes for the text at hand."""
+    rows = pd.DataFrame({
+        "Model": [one.what for one in learners],
+        "Held-out right (%)": [one.held_out for one in learners],
+        f"Reached {ENOUGH:.0f} % at step": [f"{at:,}" if (at := one.learned_at) else "not reached" for one in learners],
+        "Steps": [one.steps for one in learners],
+        "Parameters": [one.parameters for one in learners],
+        "Checkpoint": [one.checkpoint for one in learners],
+    })
+    if written:
+        rows.insert(2, "Writes", list(written))
+    return rows
+
+
+def learning_csv(learners: Sequence[Learner]) -> str:
+    """A row a model and validated step."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["checkpoint", "model", "parameters", "step", "exact match on validation dates (%)"])
+    writer.writerows([one.checkpoint, one.what, one.parameters, *point] for one in learners for point in one.curve)
+    return out.getvalue()

@@ -1,0 +1,50 @@
+"""What each step from the fixed vector to the Transformer wins on one task, and what the similarity has to do with it."""
+
+import streamlit as st
+
+import models
+from models import Scope
+from viz_app import ui
+from viz_app.drawing.look import look
+from viz_app.session import cache
+from viz_app.session.current_run import Shown
+from viz_app.sidebar.examples import examples
+from viz_app.ui import download
+from viz_app.views.from_rnn import learners as from_rnn_learners
+from viz_app.views.from_rnn import learners_text as say
+
+TASK = "dates"
+
+
+def stages(shown: Shown) -> None:
+    """One date through every stage, and how each learned."""
+    found = from_rnn_learners.stages(_shipped())
+    text = shown.trace.source.text if shown.scope.task == TASK else examples(TASK)[0]
+    st.markdown(say.STAGES)
+    st.text(say.stage_text(text, shown.scope.task == TASK))
+    _show(found, [cache.trace(cache.scope(one.checkpoint), text, None).output for one in found], "stages")
+
+
+def similarities(shown: Shown) -> None:
+    """The same Transformer trained under each similarity."""
+    found = from_rnn_learners.similarities(_shipped())
+    if found:
+        st.markdown(say.similarities(found))
+    _show(found, [], "similarities")
+
+
+def _shipped() -> list[Scope]:
+    return [scope for name in models.shipped() if (scope := cache.scope(name)).task == TASK]
+
+
+def _show(found: list[from_rnn_learners.Learner], written: list[str], name: str) -> None:
+    if not found:
+        st.markdown(say.NOT_SHIPPED)
+        return
+    st.markdown(say.fastest(found))
+    counted = {column: st.column_config.NumberColumn(format="localized") for column in ("Steps", "Parameters")}
+    st.dataframe(from_rnn_learners.table(found, written), hide_index=True, key=f"from-rnn-{name}-table", column_config=counted)
+    figure = from_rnn_learners.chart(found, look(st.context.theme.type), "How fast each learns")
+    st.plotly_chart(figure, theme=None, key=f"from-rnn-{name}", config=ui.camera(f"learning-{name}"))
+    with st.container(horizontal=True, gap="small", key="downloads"):
+        download("These curves, CSV", lambda: from_rnn_learners.learning_csv(found), f"{name}.csv", "text/csv")

@@ -1,0 +1,30 @@
+"""Score against sentence length, as the checkpoints' own records have it."""
+
+import streamlit as st
+
+import models
+from viz_app.session import cache
+from viz_app.session.current_run import Shown
+from viz_app.ui import download
+from viz_app.views.from_rnn import charts as charts
+from viz_app.views.from_rnn import files as files
+from viz_app.views.from_rnn import text as say
+
+
+def length(shown: Shown) -> None:
+    """Draw the section."""
+    scopes = [scope for name in models.shipped() if (scope := cache.scope(name)).task == "translation"]
+    records = {scope.name: found for scope in scopes if (found := scope.training.get("by_length"))}
+    missing = [scope.name for scope in scopes if scope.name not in records]
+    if missing:
+        st.markdown(say.unrecorded(missing))
+    if not records:
+        return
+    left, right = st.columns([1.4, 1], gap="medium")
+    with left:
+        st.altair_chart(charts.by_length(records, "Does a longer sentence lose more?"), key="from-rnn-lengths")
+    with right, st.container(key="explanation"):
+        st.markdown(say.fell(records, {scope.name: int(scope.training.get("step", 0)) for scope in scopes}))
+        st.markdown(say.FIGURE_2)
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            download("These scores, CSV", lambda: files.lengths_csv(records), "score-by-length.csv", "text/csv")

@@ -1,0 +1,94 @@
+"""Payloads of the component `maps`: Jacobian norms of several layers, and two alignments of one pair with what parts them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from models.analysis.divergence import MOST, jensen_shannon
+from models.analysis.reach import Reach
+from models.tokenizers.base import Encoding
+from viz_app.drawing.labels import Label, labels
+from viz_app.drawing.payload import pack
+
+DECADES = 3     # powers of ten on the log scale
+SCALES = {
+    "one": "Log, one scale for all", "own": "Log, each from its own largest", "linear": "Linear, each from its own largest",
+}
+
+
+@dataclass(frozen=True)
+class Named:
+    """One layer's norms, and whose weights they are."""
+
+    reach: Reach
+    weights: str
+
+
+def influence(layers: Sequence[Named], source: Encoding, scale: str) -> bytes:
+    """‖∂y_i/∂x_j‖ of each layer, a row an output, a column an input; exact zeros hatched. `scale` is one of SCALES.
+
+    Raises ValueError for another scale."""
+    if scale not in SCALES:
+        raise ValueError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
+    tokens = [label.as_json() for label in labels(source)]
+    largest = [float(layer.reach.norms.max()) for layer in layers]
+    shared = max(largest)
+    arrays, maps = {}, []
+    for i, (layer, own) in enumerate(zip(layers, largest, strict=True)):
+        top = shared if scale == "one" else own
+        arrays[f"map{i}"] = layer.reach.norms.numpy()
+        maps.append({
+            "title": _title(layer.reach), "note": layer.weights, "array": f"map{i}", "log": scale != "linear",
+            "least": top * 10.0**-DECADES, "largest": top, "none": "nothing arrives",
+            "says": f"‖∂y_i/∂x_j‖, {'linear' if scale == 'linear' else 'log'} scale; hatched = 0",
+        })  # fmt: skip
+    header = {
+        "title": f"How strongly each output answers to each input token ({SCALES[scale].lower()})", "file": "what-reaches-what",
+        "rowAxis": "output y_i", "colAxis": "input x_j", "rows": tokens, "cols": tokens, "maps": maps,
+    }  # fmt: skip
+    return pack(header, **arrays)
+
+
+def _title(reach: Reach) -> str:
+    choice = reach.choice
+    return f"CNN, width {choice.width}, {choice.depth} layer{'s' * (choice.depth > 1)}" if choice.kind == "CNN" else (
+        choice.kind[0].upper() + choice.kind[1:]
+    )
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """One model's weights from each target step to each source token, (m, n), and whose they are."""
+
+    title: str
+    note: str
+    weights: torch.Tensor
+
+
+def alignments(pair: Sequence[Aligned], source: Encoding, target: Encoding) -> bytes:
+    """Two alignments on one scale from 0 to 1, and their Jensen–Shannon divergence at every step."""
+    maps: list[dict[str, Any]] = [
+        {"title": one.title, "note": one.note, "array": f"map{i}", "log": False, "least": 0.0, "largest": 1.0, "none": "",
+         "says": "attention weight, one scale"}
+        for i, one in enumerate(pair)
+    ]  # fmt: skip
+    bars = {
+        "title": "How far apart the two rows are", "array": "bars", "bars": True, "largest": MOST, "none": "", "says": "bit",
+        "note": "Jensen–Shannon divergence: 0 = the same, 1 bit = nothing in common. Token by token, as the rows beside it.",
+    }
+    header = {
+        "title": "What each model reads from the source as it writes each token", "file": "two-alignments",
+        "rowAxis": "writing", "colAxis": "reads", "rows": [label.as_json() for label in written(target)],
+        "cols": [label.as_json() for label in labels(source)], "maps": maps, "bars": bars,
+    }
+    numbers = {f"map{i}": one.weights.numpy().astype(np.float32) for i, one in enumerate(pair)}
+    return pack(header, **numbers, bars=jensen_shannon(*(one.weights for one in pair)).numpy())
+
+
+def written(target: Encoding) -> list[Label]:
+    """The token that each step is to write: the decoder's input row moved by one, with the end mark last."""
+    row = labels(target)
+    return [*row[1:], Label("[end]", "special token </s>", special=True)]

@@ -1,0 +1,33 @@
+"""From RNN to attention: what each kind of layer reaches, what it costs, and what attention changed in translation."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from viz_app import ui
+from viz_app.session.current_run import Shown
+from viz_app.views.from_rnn import text as say
+from viz_app.views.from_rnn.cost import cost
+from viz_app.views.from_rnn.learning import similarities, stages
+from viz_app.views.from_rnn.length import length
+from viz_app.views.from_rnn.pair import pair
+from viz_app.views.from_rnn.reach import reach
+
+SECTIONS: dict[str, Callable[[Shown], None]] = {
+    "What reaches what": reach,
+    "Parallel and cost": cost,
+    "Sentence length": length,
+    "Two alignments": pair,
+    "Stages, on dates": stages,
+    "Similarities": similarities,
+}
+
+
+def from_rnn(shown: Shown) -> None:
+    """Draw the page."""
+    ui.headline(say.QUESTION, say.ANSWER)
+    section = st.segmented_control(
+        "Section", list(SECTIONS), default="What reaches what", required=True, key="from-rnn-section", bind="query-params",
+        label_visibility="collapsed",
+    )
+    SECTIONS[section](shown)

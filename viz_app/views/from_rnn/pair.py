@@ -1,0 +1,85 @@
+"""The same pair, two alignments: Bahdanau's, and one cross-attention head of a Transformer."""
+
+import streamlit as st
+
+from models import Scope
+from models.analysis.divergence import jensen_shannon
+from models.trace import AttentionSite, Trace
+from viz_app import ui, words
+from viz_app.components.maps import maps
+from viz_app.drawing.labels import labels
+from viz_app.session import cache, reference_models
+from viz_app.session.current_run import Shown
+from viz_app.ui import download
+from viz_app.views.from_rnn import files as files
+from viz_app.views.from_rnn import maps as draw
+from viz_app.views.from_rnn import pair_maps as heads
+from viz_app.views.from_rnn import text as say
+
+LAYER, HEAD = "from-rnn-layer", "from-rnn-head"
+
+
+def pair(shown: Shown) -> None:
+    """Draw the section."""
+    found = [reference_models.one_that(shown, suits) for suits in (heads.has_alignment, heads.has_heads)]
+    ui.written(shown.trace, shown.terms, shown.stale)
+    if None in found:
+        st.markdown(say.no_pair(reference_models.named(shown.scope.task), found[0] is not None, found[1] is not None))
+        return
+    traces = [_read(scope, shown) for scope in found]
+    if not heads.same_rows(*traces):
+        st.markdown(say.DIFFERENT_ROWS)
+        return
+    _draw(found, traces)
+
+
+def _read(scope: Scope, shown: Shown) -> Trace:
+    """The shown pair under this model, teacher-forced on the shown target."""
+    if scope is shown.scope:
+        return shown.trace
+    return cache.forced(scope, shown.trace.source.text, shown.trace.target)
+
+
+def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
+    first, second = traces
+    alignment = heads.cross(first)[0].weights(0)
+    site, head = _chosen(heads.cross(second), heads.nearest(alignment, heads.cross(second)))
+    two = [
+        draw.Aligned("Bahdanau's alignment", say.whose(scopes[0], "α_i = softmax(v·tanh(W s_{i−1} + U h_j))"), alignment),
+        draw.Aligned(
+            f"Cross-attention, layer {site.layer + 1}, head {head + 1}",
+            say.whose(scopes[1], f"softmax({site.similarity.formula})"), site.weights(head),
+        ),
+    ]
+    apart = jensen_shannon(two[0].weights, two[1].weights)
+    maps(draw.alignments(two, first.source, first.target), key="from-rnn-pair")
+    writes = [label.text for label in draw.written(first.target)]
+    left, right = st.columns(2, gap="medium")
+    with left, st.container(key="explanation"):
+        unequal = words.unequal({scope.name: int(scope.training.get("step", 0)) for scope in scopes})
+        st.markdown(say.divergence(float(apart.mean()), int(apart.argmax()), float(apart.max()), unequal))
+        st.markdown(say.JENSEN_SHANNON)
+        source = [label.text for label in labels(first.source)]
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            download(
+            "Both alignments, CSV", lambda: files.alignments_csv(two, source, writes, apart), "two-alignments.csv", "text/csv",
+        )
+    with right:
+        ui.checks_panel(ui.checked(heads.checks(traces, two, apart)), "")
+
+
+def _chosen(sites: list[AttentionSite], nearest: tuple[int, int]) -> tuple[AttentionSite, int]:
+    """The head picked, at first the one nearest to the alignment."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        layers = list(range(1, len(sites) + 1))
+        options = ["nearest", *layers]
+        layer = st.segmented_control(
+            "Transformer's layer", options, default="nearest", required=True, key=LAYER, bind="query-params",
+            format_func=lambda o: "nearest head" if o == "nearest" else str(o),
+            help="“Nearest head” is the one of all layers whose rows are on average least apart from Bahdanau's.",
+        )
+        head = st.segmented_control(
+            "Head", list(range(1, sites[0].n_heads + 1)), default=1, required=True, key=HEAD, bind="query-params",
+            disabled=layer == "nearest",
+        )
+    return (sites[nearest[0]], nearest[1]) if layer == "nearest" else (sites[layer - 1], head - 1)

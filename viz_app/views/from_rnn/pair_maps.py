@@ -1,0 +1,58 @@
+"""Two models on one pair: which can be compared, which head is nearest, and whether both rows are what they claim to be."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models import Scope
+from models.analysis.checks import Check
+from models.analysis.divergence import jensen_shannon
+from models.architectures.seq2seq import Seq2Seq
+from models.architectures.transformer import Transformer
+from models.trace import AttentionSite, Trace
+from viz_app.views.from_rnn.maps import Aligned
+
+
+def has_alignment(scope: Scope) -> bool:
+    """Whether it is recurrent with Bahdanau's alignment."""
+    return isinstance(scope.model, Seq2Seq) and scope.config.attention == "bahdanau"
+
+
+def has_heads(scope: Scope) -> bool:
+    """Whether it is a Transformer with cross-attention."""
+    return isinstance(scope.model, Transformer) and scope.config.n_decoder_layers > 0
+
+
+def cross(trace: Trace) -> list[AttentionSite]:
+    """Its cross-attentions, first layer first."""
+    return sorted((site for site in trace.attention.values() if site.kind == "cross"), key=lambda site: site.layer)
+
+
+def same_rows(first: Trace, second: Trace) -> bool:
+    """Whether both runs stand on the same tokens, source and target."""
+    return (first.source.tokens, first.target.tokens) == (second.source.tokens, second.target.tokens)
+
+
+def nearest(alignment: Tensor, sites: Sequence[AttentionSite]) -> tuple[int, int]:
+    """(place in sites, head) with the least mean divergence from the alignment over all steps."""
+    each = [site.weights() for site in sites]                                                # (head, query, key)
+    apart = torch.stack([jensen_shannon(weights, alignment.expand_as(weights)).mean(-1) for weights in each])   # (site, head)
+    return tuple(divmod(int(apart.argmin()), apart.shape[1]))
+
+
+def checks(traces: Sequence[Trace], pair: Sequence[Aligned], divergence: Tensor) -> list[Check]:
+    """Rows sum to 1; and the divergence again by its other definition, through the Kullback–Leibler divergence.
+
+    Float32: log-ratios of small weights cost some digits."""
+    rows = max(float((one.weights.sum(-1) - 1).abs().max()) for one in pair)
+    p, q = (one.weights.double() for one in pair)
+    half = (p + q) / 2
+    again = sum((torch.xlogy(one, one) - torch.xlogy(one, half)).sum(-1) for one in (p, q)) / 2 / torch.log(torch.tensor(2.0))
+    gap = float((divergence - again).abs().max())
+    same = sum(a != b for a, b in zip(traces[0].target.ids, traces[1].target.ids, strict=True))
+    return [
+        Check("rows sum to 1", rows, 1e-5, "Each row of weights sums to 1; largest difference in both pictures"),
+        Check("both read the same target", float(same), 0.0, "Target tokens that differ between the two runs"),
+        Check("the divergence, by its other definition", gap, 1e-5, "½·KL(p‖m) + ½·KL(q‖m), m = (p + q)/2; largest gap in bits"),
+    ]

@@ -1,0 +1,65 @@
+"""What the sections of "From RNN to attention" share: the four layers over the shown sentence, and their knobs."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from models.analysis.reach import CNN, KINDS, Choice, holds
+from models.tokenizers.base import Encoding
+from viz_app import ui
+from viz_app.session import cache, reference_models
+from viz_app.session.current_run import Shown
+from viz_app.views.from_rnn import text as say
+from viz_app.views.from_rnn.maps import Named
+
+LONGEST = 64     # tokens; the Jacobian grows with their square
+WIDTHS = [1, 3, 5, 7]
+_KEPT = "from-rnn last good"
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The four layers over one source."""
+
+    source: Encoding
+    named: list[Named]
+
+    @property
+    def reaches(self) -> list:
+        return [one.reach for one in self.named]
+
+
+def layers(shown: Shown) -> Layers | None:
+    """The knobs, and the layers they ask for; with a note and this model's last good ones where the sentence is too long."""
+    width, depth, seed = _knobs()
+    slot, n = st.empty(), len(shown.trace.source.ids)
+    if n > LONGEST:
+        ui.note(slot, say.too_long(n, LONGEST), bad=True, key="from-rnn")
+        model, last = st.session_state.get(_KEPT, ("", None))
+        return last if model == shown.scope.fingerprint else None
+    found = Layers(shown.trace.source, [_named(shown, kind, width, depth, seed) for kind in KINDS])
+    st.session_state[_KEPT] = shown.scope.fingerprint, found
+    return found
+
+
+def _knobs() -> tuple[int, int, int]:
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        width = st.segmented_control(
+            "CNN: width k (tokens)", WIDTHS, default=3, required=True, key="from-rnn-width", bind="query-params",
+        )
+        depth = st.segmented_control(
+            "CNN: layers", list(range(1, 7)), default=3, required=True, key="from-rnn-depth", bind="query-params",
+        )
+        seed = st.number_input(
+            "Seed of untrained layers", 0, 9999, 1, key="from-rnn-seed", bind="query-params", width=170,
+            help="A layer that no model at hand has trained is newly initialised with this seed, and says so.",
+        )
+    return width, depth, int(seed)
+
+
+def _named(shown: Shown, kind: str, width: int, depth: int, seed: int) -> Named:
+    """Trained where the shown model, or a shipped one of its task, has such a layer."""
+    host = None if kind == CNN else reference_models.one_that(shown, lambda scope: holds(scope.model, kind))
+    choice = Choice(kind, seed if host is None else None, width, depth)
+    scope = host or shown.scope
+    return Named(cache.reach(scope, shown.trace.source.ids, choice), say.weights(scope, choice))

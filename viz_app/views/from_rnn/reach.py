@@ -1,0 +1,41 @@
+"""What can reach what: the Jacobian norms of four layers over the sidebar's sentence."""
+
+import streamlit as st
+
+from viz_app import ui, words
+from viz_app.components.maps import maps
+from viz_app.drawing.labels import labels
+from viz_app.drawing.look import look
+from viz_app.session.current_run import Shown
+from viz_app.ui import download
+from viz_app.views.from_rnn import charts as charts
+from viz_app.views.from_rnn import files as files
+from viz_app.views.from_rnn import maps as draw
+from viz_app.views.from_rnn import text as say
+from viz_app.views.from_rnn.parts import layers
+
+
+def reach(shown: Shown) -> None:
+    """Draw the section."""
+    there = layers(shown)
+    scale = st.segmented_control(
+        "Colour scale", list(draw.SCALES), default="one", required=True, key="from-rnn-scale", bind="query-params",
+        format_func=draw.SCALES.get,
+    )
+    if there is None:
+        return
+    maps(draw.influence(there.named, there.source, scale), key="from-rnn-maps")
+    left, right = st.columns([1.15, 1], gap="medium")
+    with left:
+        title = "Influence by distance: mean over the pairs that a layer can reach"
+        figure = charts.fading(there.reaches, look(st.context.theme.type), title)
+        st.plotly_chart(figure, theme=None, key="from-rnn-fading", config=ui.camera("by-distance"))
+        ui.checks_panel(ui.checked(say.checks(there.reaches)), words.trained(shown.scope.training))
+    with right, st.container(key="explanation"):
+        st.markdown(say.explained(there.reaches))
+        st.markdown(say.HOW)
+        tokens = [label.text for label in labels(there.source)]
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            download("The norms, CSV", lambda: files.influence_csv(there.named, tokens), "what-reaches-what.csv", "text/csv")
+            download("The norms, npz", lambda: files.influence_npz(there.named, tokens), "what-reaches-what.npz")
+            download("By distance, CSV", lambda: files.distance_csv(there.named), "by-distance.csv", "text/csv")

@@ -1,0 +1,96 @@
+"""Files to take away from "Inside a head". The numbers are the model's own, every digit kept."""
+
+import csv
+import io
+
+import numpy as np
+
+from models.analysis import head_walk
+from models.trace import Trace
+from viz_app.drawing.labels import labels
+from viz_app.drawing.sites import token_rows
+from viz_app.views.inside import matrices as inside_matrices
+from viz_app.views.inside.payloads import Cell
+from viz_app.views.inside.scaling import bars, curves
+
+
+def walk_csv(trace: Trace, at: Cell) -> str:
+    """A row a key, all of them: score, the mask's verdict, masked score, weight, then the terms that sum to the score and
+    weight·v, number by number; under the scaled dot product q·k too."""
+    w, names = at.walk, labels(token_rows(trace, at.site)[1])
+    raw = {"q·k": w.raw} if at.site.similarity.name == "scaled dot" else {}
+    heading = ["key", *raw, "score", "allowed", "masked", "weight"]
+    for product, of in (("term", w.compared.terms), ("weight·v", w.parts)):
+        heading += [f"{product} {d + 1}" for d in range(of.shape[1])]
+    rows = [
+        [f"{j} {names[j].text}", *(of[j] for of in raw.values()), w.scores[j], int(w.allowed[j]), w.masked[j], w.weights[j],
+         *w.compared.terms[j], *w.parts[j]]
+        for j in range(len(names))
+    ]
+    return _table(heading, rows)
+
+
+def walk_npz(trace: Trace, at: Cell) -> bytes:
+    """Every vector and number of the walk under its name (a, memory, q, k, v, compared_q, compared_k, met, terms, scores, …
+    b), all keys, what the similarity has learned, and the tokens; where there is W_O, every head's part and the output."""
+    w = at.walk
+    query, key = token_rows(trace, at.site)
+    names = ("a", "memory", "q", "k", "v", "scores", "allowed", "masked", "weights", "parts", "b")
+    arrays = {name: getattr(w, name).numpy() for name in names}
+    compared = {"compared_q": w.compared.q, "compared_k": w.compared.k, "met": w.compared.met, "terms": w.compared.terms}
+    more = compared | {f"learned_{name}": value for name, value in at.site.similarity.learned.items()}
+    if at.site.projections:
+        every = head_walk.heads(trace, at.site, at.query)
+        more |= {"added": w.added, "head_out": every.head_out, "heads_added": every.added}
+        more |= {"bias": every.bias, "output": every.total}
+        more |= {} if every.residual is None else {"residual": every.residual}
+    arrays |= {name: value.numpy() for name, value in more.items()}
+    return _npz(arrays | {"query_tokens": np.array(query.tokens), "key_tokens": np.array(key.tokens), "query": np.array(w.query)})
+
+
+def matrices_npz(at: Cell) -> bytes:
+    """x, memory, W_Q … W_O (this head's blocks), q, k, v, scores, weights, b and added, a token a row; and where it may read."""
+    arrays = {name: value.numpy() for name, value in inside_matrices.numbers(at.site, at.head).items()}
+    return _npz({**arrays, "allowed": at.site.allowed(head=at.head).numpy()})
+
+
+def scaling_csv(trace: Trace, at: Cell) -> str:
+    """Entropy and the gradient's norm, by the scores and by q·k, for each divisor; then the weights with and without the division
+    for each key shown."""
+    rows = [["divisor", c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]] for c in curves(at)]
+    rows += [["weight", b["key"], b["softmax"], b["weight"], ""] for b in bars(trace, at)]
+    return _table(["what", "divisor | key", "entropy (nats) | softmax", "gradient norm | weight", "gradient norm by q·k"], rows)
+
+
+def heads_csv(trace: Trace, at: Cell) -> str:
+    """A row a head at the chosen query: length, cosine with the output and with the stream, then the vector it adds."""
+    every = head_walk.heads(trace, at.site, at.query)
+    cosines = {"cosine with output": every.along_total}
+    cosines |= {} if every.residual is None else {"cosine with stream": every.along_residual}
+    heading = ["head", "length", *cosines, *(f"added {d}" for d in range(1, len(every.total) + 1))]
+    rows = [
+        [h + 1, every.norms[h], *(cosine[h] for cosine in cosines.values()), *every.added[h]] for h in range(at.site.n_heads)
+    ]
+    foot = {"bias": every.bias, "output": every.total}
+    foot |= {} if every.residual is None else {"stream": every.residual}
+    rows += [[name, value.norm(), *[""] * len(cosines), *value] for name, value in foot.items()]
+    return _table(heading, rows)
+
+
+def _table(heading: list[str], rows: list[list]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(heading)
+    writer.writerows([_exact(value) for value in row] for row in rows)
+    return out.getvalue()
+
+
+def _exact(value) -> str:
+    """The shortest decimal that names exactly this float32."""
+    return str(np.float32(value)) if hasattr(value, "item") else str(value)
+
+
+def _npz(arrays: dict[str, np.ndarray]) -> bytes:
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    return out.getvalue()

@@ -1,0 +1,185 @@
+"""One head as matrix products: every matrix once, and the equations in the row or the column convention.
+
+Rows: Q = X·W_Q, A = Q·Kᵀ/√d_k, B = Â·V. Columns, as in the lecture: Q = W^Q·I, A = Kᵀ·Q/√d_k, B = V·Â. The numbers are the
+same; the component transposes. Another similarity has other equations for A; an RNN's alignment begins with its states.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from models.analysis import head_walk
+from models.analysis.score_terms import sides
+from models.trace import AttentionSite, Trace
+from viz_app import words
+from viz_app.drawing.labels import labels
+from viz_app.drawing.payload import pack
+from viz_app.drawing.sites import blocked_bits, token_rows
+from viz_app.views.inside.payloads import Cell
+
+
+def matrices(trace: Trace, at: Cell, terms: words.Terms, convention: str = "rows") -> bytes:
+    """The payload of the component `matrices`. Raises ValueError for a convention other than rows and columns."""
+    if convention not in ("rows", "columns"):
+        raise ValueError(f"convention must be rows or columns, not {convention!r}")
+    site, head, values = at.site, at.head, numbers(at.site, at.head)
+    if site.kind != "cross":
+        del values["memory"]                                # the same vectors as x: sent once
+    query, key = token_rows(trace, site)
+    header: dict[str, Any] = {
+        "site": site.name, "head": head, "query": at.query, "key": at.key, "convention": convention,
+        "title": f"{words.head_title(site, head, terms)}, as matrices", "file": f"{words.file_name(site, head)}.{convention}",
+        "tokens": {"query": [label.as_json() for label in labels(query)], "key": [label.as_json() for label in labels(key)]},
+        "masks": [layer.name for layer in site.mask.layers],
+        "matrices": _matrices(site, values), "equations": equations(site, convention),
+    }
+    return pack(header, blocked=blocked_bits(site).numpy(), **{name: v.contiguous().numpy() for name, v in values.items()})
+
+
+def numbers(site: AttentionSite, head: int) -> dict[str, Tensor]:
+    """Every matrix of the head, a token a row: x, memory, W_Q … W_O (the head's blocks), q, k, v, scores, weights, b, added,
+    what the similarity has learned, and what it makes of q and k (compared_q, compared_k). An alignment has no x, memory, v
+    (they are its q, k and k), no projections and nothing added."""
+    q, k, b = site.q[0, head], site.k[0, head], site.head_out(head)
+    found = {"q": q, "k": k, "scores": site.scores(head), "weights": site.weights(head), "b": b}
+    if site.similarity.name not in ("dot", "scaled dot"):
+        made = dict(zip(("compared_q", "compared_k"), sides(site.similarity, q, k), strict=True))
+        found |= made | {f"learned_{name}": value for name, value in site.similarity.learned.items()}
+    if words.is_alignment(site):
+        return found
+    blocks = {name: head_walk.block(site, name, head)[0] for name in ("W_Q", "W_K", "W_V", "W_O")}
+    return found | blocks | {"x": site.x[0], "memory": site.memory[0], "v": site.v[0, head], "added": b @ blocks["W_O"]}
+
+
+def equations(site: AttentionSite, convention: str) -> list[dict[str, Any]]:
+    """The products in order. A term is a sign, or a matrix with its name; `transposed` is against the row convention's."""
+    write = _Writer(convention == "rows")
+    if words.is_alignment(site):
+        names = {"q": "S", "k": "H", "v": "H", "scores": "E", "b": "C"}
+        return [*_scores(site, write, names), _softmax(write, "E"), write.product(
+            "Mix the states:", "C = Â H", "C = H Â", _term("weights", "Â"), _term("k", "H"), _term("b", "C"), size="large",
+        )]  # fmt: skip
+    self_attention = site.kind != "cross"
+    x, memory = ("X", "X" if self_attention else "M") if write.by_rows else ("I", "I" if self_attention else "M")
+    key_array = "x" if self_attention else "memory"
+    return [
+        write.projection("q", "Q", "x", x, "Queries:"),
+        write.projection("k", "K", key_array, memory, "Keys:"),
+        write.projection("v", "V", key_array, memory, "Values:"),
+        *_scores(site, write, {"q": "Q", "k": "K", "scores": "A"}),
+        _softmax(write, "A"),
+        write.product("Mix the values:", "B = Â V", "B = V Â",
+                      _term("weights", "Â"), _term("v", "V"), _term("b", "B"), size="large"),
+        write.product("This head's part of the output:", "B W^{O}_{h}", "W^{O}_{h} B",
+                      _term("b", "B"), _term("W_O", "W^{O}_{h}"), _term("added", "part")),
+    ]
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes products in one of the two conventions: by columns everything is transposed, so the factors change places."""
+
+    by_rows: bool
+
+    def product(
+        self, title: str, rows: str, columns: str, left: dict, right: dict, result: dict, after: str = "", size: str = "small"
+    ) -> dict[str, Any]:
+        first, second = (left, right) if self.by_rows else (right, left)
+        formula = rows if self.by_rows else columns
+        return {"title": title, "formula": formula, "size": size, "terms": [first, "·", second, f"{after} =".strip(), result]}
+
+    def projection(self, array: str, name: str, who: str, source: str, says: str) -> dict[str, Any]:
+        weight, bias = f"W^{{{name}}}", f"b^{{{name}}}"
+        return self.product(
+            says, f"{name} = {source} {weight} + {bias}", f"{name} = {weight} {source} + {bias}", _term(who, source),
+            _term(f"W_{name}", weight), _term(array, name), "+ bias",
+        )
+
+    def learned(self, title: str, array: str, source: str, matrix: str, transposed: bool) -> dict[str, Any]:
+        """Queries or keys through a matrix of the similarity."""
+        turned = f"{matrix}^{{T}}" if transposed == self.by_rows else matrix
+        name = f"{source} {turned}" if self.by_rows else f"{turned} {source}"
+        return self.product(title, name, name, _term(array, source), _term(f"learned_{matrix}", turned, transposed),
+                            _term(f"compared_{array}", name))
+
+
+def _scores(site: AttentionSite, write: _Writer, names: dict[str, str]) -> list[dict[str, Any]]:
+    """The equations that lead from Q and K to the scores, by similarity."""
+    q, k, a = names["q"], names["k"], names["scores"]
+    scores, name = _term("scores", a), site.similarity.name
+    title, turned = "Every query with every key:", f"{k}^{{T}}"
+    if name == "additive":
+        left, right = write.learned("", "q", q, "W", True), write.learned("", "k", k, "U", True)
+        left["title"], right["title"] = ("States before each step:", "States of the encoder:") if words.is_alignment(site) else (
+            "Queries, made comparable:", "Keys, made comparable:")
+        made = [_term("compared_q", left["formula"]), _term("compared_k", f"({right['formula']})^{{T}}", transposed=True)]
+        first, second = made if write.by_rows else reversed(made)
+        formula = f"{a} = v·tanh({left['formula']} + {right['formula']}), each row with each"
+        terms = [first, "+", second, "→ tanh, · v =", scores]
+        return [left, right, {"title": title, "formula": formula, "size": "large", "terms": terms}]
+    if name == "cosine":
+        shorter = [
+            {"title": says, "formula": formula, "size": "small",
+             "terms": [_term(array, whole), "→", _term(f"compared_{array}", unit)]}
+            for says, formula, array, whole, unit in (
+                ("Queries of length 1:", "q / ‖q‖", "q", q, "Q̂"), ("Keys of length 1:", "k / ‖k‖", "k", k, "K̂"),
+            )
+        ]  # fmt: skip
+        return [*shorter, write.product(title, "A = t Q̂ K̂^{T}", "A = t K̂^{T} Q̂", _term("compared_q", "Q̂"),
+                                        _term("compared_k", "K̂^{T}", transposed=True), scores, "· t", "large")]
+    if name == "general":
+        through = write.learned("Queries through M:", "q", q, "M", False)
+        return [through, write.product(title, "A = Q M K^{T}", "A = K^{T} M^{T} Q", _term("compared_q", through["formula"]),
+                                       _term("k", turned, transposed=True), scores, size="large")]
+    root = " / √d_{k}" if name == "scaled dot" else ""
+    return [write.product(title, f"A = Q K^{{T}}{root}", f"A = K^{{T}} Q{root}", _term("q", q), _term("k", turned, transposed=True),
+                          scores, f"/ √{site.d_head}" if root else "", "large")]
+
+
+def _softmax(write: _Writer, scores: str) -> dict[str, Any]:
+    along = "each row" if write.by_rows else "each column"
+    return {"title": f"Mask, then softmax over {along}:", "formula": f"Â = softmax({scores} + mask)", "size": "large",
+            "terms": [_term("scores", scores), "→", _term("weights", "Â")]}
+
+
+def _term(array: str, name: str, transposed: bool = False) -> dict[str, Any]:
+    return {"matrix": array, "name": name, "transposed": transposed}
+
+
+def _matrices(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, dict[str, Any]]:
+    """For each matrix: its array, shape, what its axes are, its colour scale, and what it is in words."""
+    peak = {name: float(v.abs().max()) for name, v in values.items()}
+
+    def scale(*names: str) -> float:
+        return max(peak.get(name, 0.0) for name in names)
+
+    rows, key_rows, alignment = "query", "key", words.is_alignment(site)
+    projections, score = ("W_Q", "W_K", "W_V"), words.formula(site)
+    made = {"q": "", "k": ""} if alignment else {n: f"row of the tokens · column of W_{n.upper()}, + bias" for n in "qkv"}
+    described = {
+        "x": ("token vectors", (rows, "number"), scale("x", "memory"), ""),
+        "memory": ("vectors of the tokens that are read", (key_rows, "number"), scale("x", "memory"), ""),
+        **{n: (f"weights {n} of this head", ("input", "number"), scale(*projections), "learned") for n in projections},
+        "W_O": ("weights W_O of this head", ("number", "output"), scale("W_O"), "learned"),
+        "q": ("states before each step" if alignment else "queries", (rows, "number"), scale("q", "k"), made["q"]),
+        "k": ("states of the encoder" if alignment else "keys", (key_rows, "number"), scale("q", "k"), made["k"]),
+        "v": ("values", (key_rows, "number"), scale("v", "b"), made.get("v", "")),
+        "learned_M": ("weights M of the similarity", ("input", "number"), scale("learned_M"), "found in training"),
+        "learned_W": ("weights W of the similarity", ("number", "input"), scale("learned_W", "learned_U"), "found in training"),
+        "learned_U": ("weights U of the similarity", ("number", "input"), scale("learned_W", "learned_U"), "found in training"),
+        "compared_q": ("queries as they are compared", (rows, "number"), scale("compared_q", "compared_k"), ""),
+        "compared_k": ("keys as they are compared", (key_rows, "number"), scale("compared_q", "compared_k"), ""),
+        "scores": ("score before the mask", (rows, key_rows), scale("scores"), score),
+        "weights": ("weight", (rows, key_rows), 1.0, "softmax over the keys"),
+        "b": ("context" if alignment else "what the head found", (rows, "number"), scale("v", "b"), "weights · values"),
+        "added": ("what the head adds", (rows, "number"), scale("added"), "b · W_O"),
+    }
+    return {
+        name: {
+            "array": name, "shape": list(values[name].shape), "says": says, "axes": list(axes), "scale": scale_of, "made": how,
+            "weights": name == "weights", "masked": name == "weights", "pick": name in ("scores", "weights"),
+        }
+        for name, (says, axes, scale_of, how) in described.items()
+        if name in values
+    }

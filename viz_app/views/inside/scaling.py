@@ -1,0 +1,193 @@
+"""What dividing by √d_k does: the softmax of one query with and without it, and entropy and gradient for any divisor."""
+
+import math
+from dataclasses import dataclass
+
+import altair as alt
+import torch
+from torch import Tensor
+
+from models.analysis import head_walk
+from models.analysis.head_walk import Scaling
+from models.trace import AttentionSite, Trace
+from viz_app.drawing.colours import ACCENT
+from viz_app.drawing.labels import labels
+from viz_app.drawing.sites import token_rows
+from viz_app.views.inside.payloads import Cell, shown_keys
+
+WITHOUT = "#c8590b"      # the softmax without the division; with it, the accent that weights have everywhere
+WITHOUT_DARK, ACCENT_DARK = "#ff9d5c", "#9dbcff"
+POINTS = 41              # divisors on a curve
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One head's softmax with the model's divisor √d_k and with divisor 1: row `query`, and the mean over all rows that may
+    read anything. `spread` is the standard deviation of the scores over the open cells."""
+
+    root: float
+    n_open: int
+    with_root: Scaling
+    without: Scaling
+    spread: tuple[float, float]
+    mean_entropy: tuple[float, float]
+    mean_gradient: tuple[float, float]
+    mean_product_gradient: tuple[float, float]
+
+
+def compared(at: Cell) -> Compared:
+    """The numbers of the page, with first, without second."""
+    site, root = at.site, math.sqrt(at.site.d_head)
+    raw, allowed = head_walk.raw_scores(site, at.head), site.allowed(head=at.head)
+    every = [head_walk.scaling(raw, allowed, divisor) for divisor in (root, 1.0)]
+    one = [head_walk.scaling(raw[at.query], allowed[at.query], divisor) for divisor in (root, 1.0)]
+    rows = allowed.any(-1)
+    spread = [_spread(s.scores[allowed]) for s in every]
+    return Compared(
+        root, int(allowed[at.query].sum()), *one, tuple(spread),
+        *(tuple(_mean(getattr(s, name)[rows]) for s in every) for name in ("entropy", "gradient", "product_gradient")),
+    )
+
+
+def curves(at: Cell) -> list[dict[str, float]]:
+    """Of the chosen query's softmax, for divisors from ¼ to 4·√d_k evenly on a log scale: entropy (nats), and the norm of its
+    gradient by the scores and by q·k."""
+    site = at.site
+    raw, allowed = head_walk.raw_scores(site, at.head)[at.query], site.allowed(head=at.head)[at.query]
+    ends = math.log(0.25), math.log(4 * math.sqrt(site.d_head))
+    found = [head_walk.scaling(raw, allowed, float(d)) for d in torch.linspace(*ends, POINTS, dtype=torch.float64).exp()]
+    fields = ("entropy", "gradient", "product_gradient")
+    return [{"divisor": s.divisor, **{field: float(getattr(s, field)) for field in fields}} for s in found]
+
+
+def bars(trace: Trace, at: Cell) -> list[dict]:
+    """The chosen query's weights, two rows a key: with and without √d_k; the strongest keys of a long input."""
+    c = compared(at)
+    names = labels(token_rows(trace, at.site)[1])
+    return [
+        {"key": f"{j} {names[j].text}", "place": j, "softmax": name, "weight": float(scaling.weights[j])}
+        for j in shown_keys(at.walk, at.key)
+        for name, scaling in ((_with(at.site), c.with_root), ("without", c.without))
+    ]
+
+
+def weights_chart(trace: Trace, at: Cell, dark: bool = False) -> alt.Chart:
+    """Bars: the softmax with and without the division."""
+    return (
+        alt.Chart(alt.Data(values=bars(trace, at)))
+        .mark_bar()
+        .encode(
+            x=alt.X(
+                "key:N", sort=alt.SortField("place"), title="what is read (key)",
+                axis=alt.Axis(labelAngle=-45, labelLimit=90, labelOverlap=False),
+            ),
+            xOffset=alt.XOffset("softmax:N", sort=[_with(at.site), "without"]),
+            y=alt.Y("weight:Q", title="weight", scale=alt.Scale(domain=[0, 1])),
+            color=alt.Color("softmax:N", title=None, scale=_colours(at.site, dark), legend=alt.Legend(orient="top")),
+            tooltip=["key:N", "softmax:N", alt.Tooltip("weight:Q", format=".6f")],
+        )
+        .properties(height=330, title="This query's weights, with and without the division")
+    )
+
+
+def curve_chart(at: Cell, field: str, title: str, unit: str, dark: bool = False) -> alt.LayerChart:
+    """`field` of `curves` against the divisor, with √d_k and 1 marked."""
+    root = math.sqrt(at.site.d_head)
+    ink = ACCENT_DARK if dark else ACCENT
+    marks = [{"divisor": root, "softmax": _with(at.site)}, {"divisor": 1.0, "softmax": "without"}]
+    line = (
+        alt.Chart(alt.Data(values=curves(at)))
+        .mark_line(color=ink)
+        .encode(
+            x=alt.X("divisor:Q", scale=alt.Scale(type="log", nice=False), title="divisor of q·k",
+                    axis=alt.Axis(values=[0.25, 0.5, 1, 2, 4, 8, 16, 32], format="~g")),
+            y=alt.Y(f"{field}:Q", title=unit, scale=alt.Scale(zero=True)),
+            tooltip=[alt.Tooltip("divisor:Q", format=".3g"), alt.Tooltip(f"{field}:Q", format=".4g")],
+        )
+    )
+    rules = (
+        alt.Chart(alt.Data(values=marks))
+        .mark_rule(strokeWidth=2, strokeDash=[5, 3])
+        .encode(
+            x="divisor:Q",
+            color=alt.Color("softmax:N", title=None, scale=_colours(at.site, dark), legend=alt.Legend(orient="top")),
+        )
+    )
+    return (line + rules).properties(height=270, title=title)
+
+
+def says(at: Cell) -> str:
+    """What the numbers come to, in words; only what these numbers show."""
+    c = compared(at)
+    if c.n_open <= 1:
+        return "This query may read at most one token: softmax has nothing to choose, whatever the scores are divided by."
+    with_root, without = c.with_root, c.without
+    return (
+        f"Without the division the scores would lie {c.root:.3g} times as far apart, and the strongest weight here would be "
+        f"{float(without.weights.max()):.2f} instead of {float(with_root.weights.max()):.2f}. Softmax would answer "
+        f"{_answer(with_root.gradient, without.gradient)} when a score moves. But the scores would then be q·k itself, and no "
+        "1/√dₖ would stand between (chain rule): when q·k moves, the weights would answer "
+        f"{_answer(with_root.product_gradient, without.product_gradient)}. {_moral(c)} "
+        "(The vectors are as they are; training without the division would have made other ones.)"
+    )
+
+
+def _answer(now: float | Tensor, then: float | Tensor) -> str:
+    """How many times as strong the second is."""
+    change = float(then) / max(float(now), 1e-12)
+    if change < 0.0005:
+        return "hardly at all"
+    if change < 0.95:
+        return f"only {change:.2g} times as strongly"
+    return f"{change:.3g} times as strongly" if change > 1.05 else "about as strongly"
+
+
+def _moral(c: Compared) -> str:
+    """What the means over the head's queries say of the paper's reason for dividing, which is the gradient of softmax."""
+    softmax, (now, then) = c.mean_gradient, c.mean_product_gradient
+    if now == then == 0:
+        return "Every query of this head is so settled that no gradient is left to measure, with the division or without."
+    mean = f"Over all queries of this head the mean gradient by q·k would be {then:.2g} instead of {now:.2g}"
+    if then < now:
+        return f"{mean}: less would reach q and k, which is what the paper divides against (§3.2.1)."
+    if softmax[1] < softmax[0]:
+        return (
+            f"{mean}. The paper divides because a settled softmax has small gradients (§3.2.1): its own mean here would be "
+            f"{softmax[1]:.2g} instead of {softmax[0]:.2g}, but the missing 1/√dₖ makes up for that."
+        )
+    return f"{mean}, and softmax's own {softmax[1]:.2g} instead of {softmax[0]:.2g}: neither would be smaller on this head."
+
+
+def table(at: Cell) -> str:
+    """The numbers with and without the division, as a Markdown table."""
+    c = compared(at)
+    both = (c.with_root, c.without)
+    rows = {
+        "strongest weight of this query": [float(s.weights.max()) for s in both],
+        f"entropy of this query, nats (at most ln {c.n_open})": [float(s.entropy) for s in both],
+        "gradient of this query, ‖diag(p) − p·pᵀ‖": [float(s.gradient) for s in both],
+        "the same by q·k, ÷ the divisor": [float(s.product_gradient) for s in both],
+        "mean entropy of the head's queries": c.mean_entropy,
+        "mean gradient of the head's queries": c.mean_gradient,
+        "the same by q·k, ÷ the divisor, mean": c.mean_product_gradient,
+        "spread of the head's scores (standard deviation)": c.spread,
+    }
+    lines = [f"| {name} | {a:.4g} | {b:.4g} |" for name, (a, b) in rows.items()]
+    return "\n".join([f"| | ÷ √{at.site.d_head} | without |", "|---|--:|--:|", *lines])
+
+
+def _with(site: AttentionSite) -> str:
+    return f"÷ √{site.d_head} (the model)"
+
+
+def _colours(site: AttentionSite, dark: bool) -> alt.Scale:
+    chosen = [ACCENT_DARK, WITHOUT_DARK] if dark else [ACCENT, WITHOUT]
+    return alt.Scale(domain=[_with(site), "without"], range=chosen)
+
+
+def _spread(values: Tensor) -> float:
+    return float(values.std(correction=0)) if values.numel() else 0.0
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.mean()) if values.numel() else 0.0

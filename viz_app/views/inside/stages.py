@@ -1,0 +1,290 @@
+"""The stages of the walk for any similarity: each in a sentence and a formula, and the columns it shows.
+
+Formulas are plain text; _{…} and ^{…} mark what stands low or high. Notation: the lecture's a, q, k, v, α, α̂, b, with i the
+query's position and j the key's; for an RNN's alignment Bahdanau's s, h, e, α, c.
+"""
+
+from dataclasses import dataclass, field
+
+from models.analysis.head_walk import Heads, Walk
+from models.trace import AttentionSite
+from viz_app import words
+from viz_app.drawing.labels import Label
+from viz_app.views.inside.text import number, quoted, share
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stop of the walk: `name` under the slider, what happens in words, and the same as a formula. `columns` are shown,
+    those in `main` even where there is little room; none means the table of the heads. `top` is the query's own row: the
+    array it has in a column. `foot` names the sum under the table; `rest` adds a row for the keys that have none."""
+
+    name: str
+    title: str
+    sentence: str
+    formula: str
+    columns: tuple[str, ...] = ()
+    main: tuple[str, ...] = ()
+    top: dict[str, str] = field(default_factory=dict)
+    foot: str = ""
+    rest: bool = False
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the sentences speak of: one query and one key of a walk, by their labels. `blocked` counts, for each mask layer,
+    the keys it hides from this query; `every` is the sum of the heads, where there is one."""
+
+    site: AttentionSite
+    w: Walk
+    every: Heads | None
+    key: int
+    query: Label
+    read: Label
+    blocked: dict[str, int]
+    terms: words.Terms
+
+    @property
+    def q(self) -> str:
+        return quoted(self.query)
+
+    @property
+    def k(self) -> str:
+        return quoted(self.read)
+
+    @property
+    def score(self) -> str:
+        return number(self.w.scores[self.key])
+
+
+def stages(s: Scene) -> list[Stage]:
+    """The stops of the walk in order."""
+    alignment = words.is_alignment(s.site)
+    first = [_states(s)] if alignment else [_vectors(s), _projections(s)]
+    compared = _COMPARED[s.site.similarity.name](s)
+    before = tuple(c for c in compared[-1].columns if c in ("terms", "raw", "scores"))
+    value, result = ("h", "c") if alignment else ("v", "b")
+    score = "e" if alignment else "α"
+    share_of = "α" if alignment else "α̂"
+    rest = [
+        Stage(
+            "mask", "What may not be read", _masking(s), f"{score}_{{i,j}} ← −∞  where the mask blocks j",
+            (*before, "masked"), ("scores", "masked"),
+        ),
+        Stage(
+            "softmax", "From scores to shares", _softmax(s),
+            f"{share_of}_{{i,j}} = exp({score}_{{i,j}}) / Σ_{{j′}} exp({score}_{{i,j′}})",
+            (*before, "masked", "weights"), ("masked",),
+        ),
+        Stage(
+            f"×{value}", "Take from each state its share" if alignment else "Take from each value its share",
+            f"Each {'state h(j)' if alignment else 'value'} is multiplied by its share. {s.q} takes "
+            f"{share(float(s.w.weights[s.key]))} of the {'state' if alignment else 'value'} of {s.k}; the fainter a row, the less "
+            "is taken.",
+            f"{share_of}_{{i,j}} {value}_{{j}}" if alignment else f"{share_of}_{{i,j}} {value}^{{j}}",
+            ("weights", "v", "parts"), ("v",), rest=True,
+        ),
+        Stage(
+            result, "Add up what was taken", _sum(s, alignment),
+            "c_{i} = Σ_{j} α_{i,j} h_{j}" if alignment else "b^{i} = Σ_{j} α̂_{i,j} v^{j}",
+            ("weights", "v", "parts"), foot=result, rest=True,
+        ),
+    ]  # fmt: skip
+    last = [] if s.every is None else [Stage(
+        "W_O", "All heads together", _output(s),
+        "Concat(b^{i,1} … b^{i,h}) W^{O} = Σ_{h} b^{i,h} W^{O}_{h}  (+ b^{O})",
+    )]  # fmt: skip
+    return [*first, *compared, *rest, *last]
+
+
+# What arrives
+
+
+def _vectors(s: Scene) -> Stage:
+    where = {
+        "encoder_self": f"below is what it can read, all of {s.terms.source}.",
+        "decoder_self": f"below is {s.terms.target}, of which a mask will hide what comes after it.",
+        "cross": f"below is what it can read: {s.terms.source}, as it left the encoder.",
+    }[s.site.kind]
+    d = len(s.w.a)
+    return Stage(
+        "a", "The vectors that arrive",
+        f"Each token comes as a list of {d} numbers, as it arrives at this attention. {s.q} (on top) is about to read; {where}",
+        f"a^{{i}}, a^{{j}} ∈ R^{{{d}}}   (d_{{model}} = {d})", ("a",), ("a",), {"a": "a"},
+    )  # fmt: skip
+
+
+def _projections(s: Scene) -> Stage:
+    d = s.site.d_head
+    return Stage(
+        "q k v", "Query, keys and values",
+        f"The head makes short vectors of {d} numbers. {s.q} gets a query: what it looks for. Every token that can "
+        "be read gets a key: what it can be found by, and a value: what it hands over.",
+        "q^{i} = W^{Q}a^{i} + b^{Q},  k^{j} = W^{K}a^{j} + b^{K},  v^{j} = W^{V}a^{j} + b^{V}"
+        f"   (d_{{k}} = {d})",
+        ("a", "k", "v"), ("k", "v"), {"a": "a", "k": "q"},
+    )  # fmt: skip
+
+
+def _states(s: Scene) -> Stage:
+    d, m = len(s.w.a), s.w.memory.shape[1]
+    return Stage(
+        "s, h", "The states that meet",
+        f"The decoder stands before the step that reads {s.q} and writes the next token: its state is s(i−1), {d} numbers (on "
+        f"top). Below are the encoder's states h(j), {m} numbers for each token of {s.terms.source}.",
+        f"s_{{i−1}} ∈ R^{{{d}}},  h_{{j}} ∈ R^{{{m}}}", ("a",), ("a",), {"a": "a"},
+    )  # fmt: skip
+
+
+# How query and key are compared, by similarity
+
+
+def _scaled_dot(s: Scene) -> list[Stage]:
+    d = s.site.d_head
+    return [
+        Stage(
+            "q∘k", "Does the key fit the query?",
+            "Multiply query and key number by number, then add up. Where both have the same sign the product is positive. "
+            f"With {s.k} the {d} products add up to {number(s.w.raw[s.key])}.",
+            "q^{i}·k^{j} = Σ_{d} q^{i}_{d} k^{j}_{d}", ("k", "products", "raw"), ("products", "raw"), {"k": "q"},
+        ),
+        Stage(
+            "÷√dₖ", "Made smaller",
+            f"A sum of many products can grow large, so each of the {d} is divided by √{d} = {d**0.5:.4g}. For {s.k} that leaves "
+            f"the score {s.score}.",
+            "α_{i,j} = q^{i}·k^{j} / √d_{k}", ("k", "terms", "raw", "scores"), ("terms", "scores"), {"k": "q"},
+        ),
+    ]  # fmt: skip
+
+
+def _dot(s: Scene) -> list[Stage]:
+    return [
+        Stage(
+            "q∘k", "Does the key fit the query?",
+            "Multiply query and key number by number, then add up: that sum is the score, and nothing is divided by √dₖ. With "
+            f"{s.k} the {s.site.d_head} products add up to {s.score}.",
+            "α_{i,j} = q^{i}·k^{j} = Σ_{d} q^{i}_{d} k^{j}_{d}", ("k", "terms", "scores"), ("terms", "scores"), {"k": "q"},
+        ),
+    ]  # fmt: skip
+
+
+def _cosine(s: Scene) -> list[Stage]:
+    t = float(s.site.similarity.learned["log_t"].exp())
+    sides = {"sides": "compared_q"}
+    return [
+        Stage(
+            "q̂, k̂", "Only the direction counts",
+            "Query and keys are divided by their lengths, so that a long key is not read for its length: what is left of each "
+            "is its direction.",
+            "q̂^{i} = q^{i} / ‖q^{i}‖,  k̂^{j} = k^{j} / ‖k^{j}‖", ("k", "sides"), ("sides",), {"k": "q", **sides},
+        ),
+        Stage(
+            "q̂∘k̂", "Does the key point the same way?",
+            f"Multiply number by number and by t = {t:.4g}, then add up: t times the cosine of the angle between them. Training "
+            f"finds t (it begins at 10); without it no weight could be more than e² ≈ 7.4 times another. With {s.k} that "
+            f"is {s.score}.",
+            "α_{i,j} = t·cos(q^{i}, k^{j}) = t Σ_{d} q̂^{i}_{d} k̂^{j}_{d}", ("sides", "terms", "scores"), ("terms", "scores"), sides,
+        ),
+    ]  # fmt: skip
+
+
+def _general(s: Scene) -> list[Stage]:
+    sides = {"sides": "compared_q"}
+    return [
+        Stage(
+            "q·M", "The query is turned first",
+            "A matrix M, which training finds, turns the query into what the keys are compared with. All heads of this "
+            "attention share it.",
+            "q^{i}M", ("k", "sides"), ("sides",), {"k": "q", **sides},
+        ),
+        Stage(
+            "qM∘k", "Does the key fit the turned query?",
+            f"Multiply number by number, then add up: that sum is the score. With {s.k} it is {s.score}.",
+            "α_{i,j} = q^{i}M·k^{j} = Σ_{d} (q^{i}M)_{d} k^{j}_{d}", ("sides", "terms", "scores"), ("terms", "scores"), sides,
+        ),
+    ]  # fmt: skip
+
+
+def _additive(s: Scene) -> list[Stage]:
+    alignment, d = words.is_alignment(s.site), len(s.w.compared.q)
+    left, right, before = ("W s_{i−1}", "U h_{j}", "a") if alignment else ("W q^{i}", "U k^{j}", "k")
+    who, whom = ("the state", "every h(j)") if alignment else ("the query", "every key")
+    top = {"a": "a"} if alignment else {"k": "q"}
+    sides = {"sides": "compared_q"}
+    energy = "energy" if alignment else "score"
+    symbol = "e" if alignment else "α"
+    return [
+        Stage(
+            "W, U", "Both made comparable",
+            f"The matrix W makes {d} numbers of {who}, the matrix U makes {d} of {whom}: now they can be laid on each other."
+            + (" U h(j) is the same at every step and is worked out once." if alignment else ""),
+            f"{left},  {right} ∈ R^{{{d}}}", (before, "sides"), ("sides",), {**top, **sides},
+        ),
+        Stage(
+            "tanh", "Added, and kept between −1 and 1",
+            "The two are added number by number and go through tanh. This is the hidden layer of a small network that is "
+            "trained to say what fits what.",
+            f"tanh({left} + {right})", ("sides", "products"), ("products",), sides,
+        ),
+        Stage(
+            "v∘", "How well do they fit?",
+            f"Each of the {d} numbers is multiplied by its place in v, and the products add up to the {energy}. Nothing is "
+            f"divided by √d. With {s.k} they add up to {s.score}.",
+            f"{symbol}_{{i,j}} = v·tanh({left} + {right}) = Σ_{{d}} v_{{d}} tanh(…)_{{d}}", ("products", "terms", "scores"),
+            ("terms", "scores"),
+        ),
+    ]  # fmt: skip
+
+
+_COMPARED = {"scaled dot": _scaled_dot, "dot": _dot, "cosine": _cosine, "general": _general, "additive": _additive}
+
+
+# From scores to what the head passes on
+
+
+def _masking(s: Scene) -> str:
+    w = s.w
+    if not s.blocked:
+        return f"Nothing is blocked here: {s.q} may read every token, so the scores stay as they are."
+    layers = " and ".join(f"{count} by the {name} mask" for name, count in s.blocked.items())
+    this = f"{s.k} is open and keeps its score." if w.allowed[s.key] else f"{s.k} is blocked: its score becomes −∞."
+    return f"{int((~w.allowed).sum())} of {len(w.allowed)} tokens are blocked for {s.q} ({layers}). {this}"
+
+
+def _softmax(s: Scene) -> str:
+    w = s.w
+    if not w.allowed.any():
+        return f"Every token is blocked, so {s.q} reads nothing: all its weights are 0, and so is the sum."
+    among = int(w.allowed.sum())
+    return (
+        f"Softmax turns scores into shares: none is negative, together they make 1. {s.k} gets {float(w.weights[s.key]):.4f}; "
+        f"an even split over {among} token{'s' if among > 1 else ''} would be {1 / among:.4f}."
+    )
+
+
+def _sum(s: Scene, alignment: bool) -> str:
+    n = len(s.w.weights)
+    if alignment:
+        return (
+            f"The column added up is the context c(i), a mixture of all {n} states. The step that reads {s.q} gets it beside "
+            "the token: s(i) = f(s(i−1), [y(i−1); c(i)])."
+        )
+    among = int(s.w.allowed.sum())
+    if not among:
+        return f"Nothing was taken, so this head finds all zeros for {s.q}."
+    of = f"all {n} tokens" if among == n else f"the {among} of {n} tokens it may read" if among > 1 else "the one token it may read"
+    mixed = f"a mixture of the values of {of}" if among > 1 else f"the value of {of}"
+    return f"The column added up is what this head found for {s.q}: {mixed}."
+
+
+def _output(s: Scene) -> str:
+    site, w, every = s.site, s.w, s.every
+    stream = "" if every.residual is None else f", and the vector of {s.q} it is added to {float(every.residual.norm()):.2f}"
+    if site.n_heads == 1:
+        goes_on = "which go on as they are" if every.residual is None else f"which are added to the vector of {s.q}"
+        return f"There is one head. W_O turns its b into {len(w.added)} numbers; with the bias they make those {goes_on}."
+    return (
+        f"The {site.n_heads} heads' results stand side by side and W_O mixes them, which is the same as adding up one part "
+        f"from each head. This head's part has length {float(w.added.norm()):.2f}, the sum with the bias "
+        f"{float(every.total.norm()):.2f}{stream}."
+    )

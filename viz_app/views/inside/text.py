@@ -1,0 +1,136 @@
+"""What the page "Inside a head" says about a walk, the matrices, the scaling and the sum of the heads; the walk's stages are
+in stages.py.
+"""
+
+from models.analysis.head_walk import Heads
+from models.trace import AttentionSite
+from viz_app import words
+from viz_app.drawing.labels import SPACE, Label
+
+CONVENTIONS = {"rows": "A = Q·Kᵀ (a token is a row)", "columns": "A = Kᵀ·Q (a token is a column)"}
+_ROWS_OR_COLUMNS = {"rows": "a token is a row", "columns": "a token is a column"}
+VIEWS = {
+    "walk": "Step by step",
+    "matrices": "Matrices",
+    "scaling": "√dₖ",
+    "heads": "Sum of the heads",
+}
+
+
+def views(site: AttentionSite) -> dict[str, str]:
+    """The views this attention can be seen in: without a division there is nothing to scale, without W_O nothing to sum."""
+    without = {"scaling": site.similarity.name != "scaled dot", "heads": words.is_alignment(site)}
+    return {view: name for view, name in VIEWS.items() if not without.get(view)}
+
+
+
+def conventions(site: AttentionSite) -> dict[str, str]:
+    """The two ways to write the matrices; A is a product of Q and K alone only under the (scaled) dot product."""
+    return CONVENTIONS if site.similarity.name in ("dot", "scaled dot") else _ROWS_OR_COLUMNS
+
+
+def quoted(label: Label) -> str:
+    """A token inside a sentence: “cat”, [start]."""
+    if label.special:
+        return label.text
+    return f"“{label.text.lstrip(SPACE) or label.text}”"
+
+
+def token_names(site: AttentionSite, t: words.Terms) -> tuple[str, str]:
+    """What the query tokens and the key tokens are called: ("French token", "English token")."""
+    query = t.source_token if site.kind == "encoder_self" else t.target_token
+    key = t.target_token if site.kind == "decoder_self" else t.source_token
+    return query, key
+
+
+def title(site: AttentionSite, head: int, t: words.Terms, query: Label, key: Label, weight: float) -> str:
+    """What the walk is about: one weight of one head."""
+    reader, read = token_names(site, t)
+    who, whom = f"the {reader} {quoted(query)}", f"the {read} {quoted(key)}"
+    return f"{words.place(site, head)}: how {who} comes to give {share(weight) if weight else 'none'} of its attention to {whom}"
+
+
+def heads_title(site: AttentionSite, t: words.Terms, query: Label) -> str:
+    """What the sum of the heads is about: one token at one layer."""
+    reader, _ = token_names(site, t)
+    place, kind = words.layer_place(site), words.kind_title(site).lower()
+    return f"{place}{'' if kind in place else f', {kind}'}: what each head adds to the {reader} {quoted(query)}"
+
+
+def share(weight: float) -> str:
+    """A weight as a share of the attention: "62 %", "0.3 %", "nothing"."""
+    percent = 100 * weight
+    if percent == 0:
+        return "nothing"
+    return f"{percent:.0f} %" if 1 <= percent <= 99 or percent == 100 else f"{percent:.2g} %" if percent < 1 else "over 99 %"
+
+
+def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
+    """What stands under the picture of a view: in words, then in symbols."""
+    if view == "matrices" and site.similarity.name != "scaled dot":
+        return (
+            f"All steps of the walk for all tokens at once: {words.formula(site)} for every pair, softmax, mixture. "
+            + ("Here every state s(i−1) is laid beside the others; the model had to make them one after the other, because "
+               "each needs the context of the step before. " if words.is_alignment(site) else "")
+            + "Rows and columns are two ways to write the same numbers, turned."
+        )
+    d, h = site.d_head, site.n_heads
+    return {
+        "walk": f"{words.where_from(site, t)}\n\n{words.how_to_read(site)}",
+        "matrices": "All steps of the walk for all tokens at once. One product **Q·Kᵀ** compares every query with every key, "
+        "and none has to wait for another: that is why attention runs in parallel. Papers mostly write a token as a row, "
+        "A = Q·Kᵀ with softmax over each row; many lecture notes write it as a column, A = Kᵀ·Q with softmax over each column. "
+        "The numbers are the same, turned.",
+        "scaling": f"If the numbers of q and k were independent with mean 0 and variance 1, q·k would have variance d_k = {d}: "
+        f"dividing by √{d} brings it back to 1 (Vaswani et al. 2017, §3.2.1). **Entropy** −Σ p·ln p says how evenly a query "
+        "spreads its attention, in nats. The **gradient** of softmax is diag(p) − p·pᵀ; its size ‖·‖ (Frobenius) says how far "
+        "the weights move when the scores do. Divided by the divisor it says how far they move when q·k does: that reaches q and "
+        "k. The curves take any divisor; the dashed lines mark the model's and 1.",
+        "heads": f"{_added_up(h)} **Length** says how much a head adds. The **cosine** with the output says "
+        "whether it goes the way the sum goes; that with the stream, where the model has one, whether it strengthens (above 0) or "
+        "takes away (below 0) what the token's vector already holds.",
+    }[view]
+
+
+def _added_up(n_heads: int) -> str:
+    """That concatenating and multiplying is adding up, for so many heads."""
+    if n_heads == 1:
+        return "b·W_O + bias: with one head there is one part, and the bias."
+    return (
+        f"Concat(b¹ … b{_raised(n_heads)})·W_O + bias = Σₕ bʰ·W_Oʰ + bias: laying the {n_heads} results side by side and "
+        "multiplying by W_O is adding up one part from each head."
+    )
+
+
+def heads_sentence(every: Heads, query: Label) -> str:
+    """Which head adds most at this token, and what the sum is beside the stream it is added to."""
+    best = int(every.norms.argmax())
+    stream = "" if every.residual is None else (
+        f", which is added to the token's own vector of length {float(every.residual.norm()):.2f}"
+    )
+    alone = len(every.norms) == 1
+    who, all_ = ("the one head adds", "With the bias that makes") if alone else (
+        f"head {best + 1} adds most:", "All heads and the bias together make")
+    return (
+        f"At {quoted(query)}, {who} a vector of length {float(every.norms[best]):.2f}. {all_} one of length "
+        f"{float(every.total.norm()):.2f}{stream}."
+    )
+
+
+def _raised(n: int) -> str:
+    return "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(n))
+
+
+def number(value: float) -> str:
+    """A number in a sentence, with a true minus sign."""
+    return f"{float(value):.2f}".replace("-", "−")
+
+
+def shown(n_shown: int, n_keys: int, rest: float) -> str:
+    """What the walk says about keys it has no room for; empty if all are there."""
+    if n_shown == n_keys:
+        return ""
+    return (
+        f"{n_shown} of {n_keys} keys: the strongest, and the chosen one. The others hold "
+        f"{share(rest) if rest else 'none'} of the weight; every sum is over all {n_keys}."
+    )

@@ -1,0 +1,125 @@
+"""Files to take away from the page Masks: a drawing for print, tables, and everything as npz."""
+
+import csv
+import io
+from collections.abc import Callable
+from html import escape
+
+import numpy as np
+
+from viz_app.drawing.colours import HATCH, PAPER, TEXT, ramp
+from viz_app.drawing.labels import Label, labels
+from viz_app.views.masks import text as masks_text
+from viz_app.views.masks.payloads import MaskView, additive, alone, first_site, kinds, token_labels
+
+CELL, LEFT, TOP, GAP = 22, 130, 120, 30
+Colour = Callable[[float], str]
+GAIN, LOSS = "#1b3fae", "#b8420f"     # a weight that grew, a weight that shrank
+
+
+def log_probs_csv(shown: MaskView) -> str:
+    """A row a token of the given target and one for the sum: log-probability before and after, in nats."""
+    tokens = [label.text for label in labels(shown.after.trace.target)[1:]] + ["[end]"]
+    rows = [*zip(tokens, shown.before.log_probs, shown.after.log_probs, strict=True)]
+    rows.append(("sum", shown.before.log_prob, shown.after.log_prob))
+    return _csv([["token", "before (nats)", "after (nats)"], *([*row] for row in rows)])
+
+
+def head_csv(shown: MaskView) -> str:
+    """A row a cell of the head shown: query, key, may attend and weight, before and after."""
+    before, after = shown.sites
+    queries, keys = token_labels(shown.after.trace, after.kind)
+    table: list[list] = [["query", "key", "allowed before", "weight before", "allowed after", "weight after"]]
+    columns = [column.numpy() for site in (before, after) for column in (site.allowed(), site.weights(shown.head))]
+    for q, query in enumerate(queries):
+        for k, key in enumerate(keys):
+            table.append([f"{q} {query.text}", f"{k} {key.text}", *(str(column[q, k]) for column in columns)])
+    return _csv(table)
+
+
+def everything_npz(shown: MaskView) -> bytes:
+    """Masks by kind, layer by layer (True = may attend) and as added to the scores (0 or −∞), the weights of every site
+    before and after, (head, query, key), and the log-probabilities of the given target in nats."""
+    arrays = {
+        "source_tokens": np.array(first_site(shown.after.trace, "cross").key_tokens),
+        "target_tokens": np.array(first_site(shown.after.trace, "cross").query_tokens),
+        "log_probs.before": np.array(shown.before.log_probs), "log_probs.after": np.array(shown.after.log_probs),
+    }
+    for when, run in (("before", shown.before), ("after", shown.after)):
+        for kind in kinds(run.trace):
+            site = first_site(run.trace, kind)
+            for x in site.mask.layers:
+                arrays[f"{kind}.{when}.layer.{x.name}"] = alone(x, site.q.shape[2], site.k.shape[2]).numpy()
+            arrays[f"{kind}.{when}.allowed"] = site.allowed().numpy()
+            arrays[f"{kind}.{when}.additive"] = additive(site.allowed()).numpy()
+        for name, site in run.trace.attention.items():
+            arrays[f"{name}.{when}"] = site.weights().numpy()
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    return out.getvalue()
+
+
+def masks_svg(shown: MaskView) -> str:
+    """For print, on white: the painted mask, then the head before and after, and the difference."""
+    before, after = shown.sites
+    mask = first_site(shown.after.trace, shown.kind).allowed().numpy()
+    weights = [site.weights(shown.head).numpy() for site in (before, after)]
+    change = weights[1] - weights[0]
+    scale = max(float(np.abs(change).max()), 1e-9)
+    allowed = [site.allowed().numpy() for site in (before, after)]
+    kind_name = kinds(shown.after.trace)[shown.kind].lower()
+    nothing = np.zeros(mask.shape)
+    pictures = [   # title, kind, what is not hatched, values, the colour of a value
+        (f"Mask, {kind_name} (hatched = may not be read, −∞)", shown.kind, mask, nothing, lambda _: ramp(0.18)),
+        ("Before: the model's own masks (0 … 1)", after.kind, allowed[0], weights[0], ramp),
+        ("After: with the changes (0 … 1)", after.kind, allowed[1], weights[1], ramp),
+        (f"Difference: after − before (−{scale:.2g} orange … +{scale:.2g} blue)", after.kind, allowed[0] | allowed[1],
+         change, lambda v: ramp(abs(v) / scale, accent=GAIN if v > 0 else LOSS)),
+    ]
+    drawn, x, height = [], 10, 0
+    for title, kind, shows, values, colour in pictures:
+        queries, keys = token_labels(shown.after.trace, kind)
+        drawn.append(_matrix(x, title, queries, keys, shows, values, colour))
+        x += LEFT + max(len(keys) * CELL, 7 * len(title) - LEFT) + GAP
+        height = max(height, TOP + len(queries) * CELL + 60)
+    heading = f"{shown.title}. {masks_text.changed(shown.changes, kinds(shown.after.trace))}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x} {height + 24}" width="{x}" height="{height + 24}" '
+        f'font-family="sans-serif" font-size="11" fill="{TEXT}">'
+        '<defs><pattern id="masked" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        f'<rect width="5" height="5" fill="{PAPER}"/><rect width="1.2" height="5" fill="{HATCH}"/></pattern></defs>'
+        f'<rect width="{x}" height="{height + 24}" fill="{PAPER}"/>'
+        f'<text x="10" y="18" font-weight="600" font-size="13">{escape(heading)}</text>'
+        + "".join(drawn)
+        + f'<text x="10" y="{height + 14}">Rows read (query), columns are read (key).</text></svg>'
+    )
+
+
+def _matrix(
+    x0: int, title: str, queries: list[Label], keys: list[Label], shows: np.ndarray, values: np.ndarray, colour: Colour
+) -> str:
+    """One matrix with its title above and its tokens on both sides."""
+    left, top = x0 + LEFT, 30 + TOP
+    parts = [f'<text x="{x0}" y="42" font-weight="600">{escape(title)}</text>']
+    for q in range(len(queries)):
+        for k in range(len(keys)):
+            fill, note = "url(#masked)", "blocked, −∞"
+            if shows[q, k]:
+                fill, note = colour(float(values[q, k])), str(values[q, k])
+            parts.append(
+                f'<rect x="{left + k * CELL}" y="{top + q * CELL}" width="{CELL}" height="{CELL}" fill="{fill}" '
+                f'stroke="#d3d9e6" stroke-width="0.5"><title>{escape(note)}</title></rect>'
+            )
+    for q, label in enumerate(queries):
+        y = top + (q + 0.68) * CELL
+        parts.append(f'<text x="{left - 5}" y="{y:g}" text-anchor="end">{escape(label.text)}</text>')
+    for k, label in enumerate(keys):
+        place = f"translate({left + (k + 0.6) * CELL:g} {top - 6}) rotate(-45)"
+        parts.append(f'<text transform="{place}">{escape(label.text)}</text>')
+    return "".join(parts)
+
+
+def _csv(rows: list[list]) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerows(rows)
+    return out.getvalue()

@@ -1,0 +1,211 @@
+"""What the page Masks says: layers, reasons, ready-made masks, and what a change did, in words made from numbers."""
+
+from collections.abc import Sequence
+
+from models.analysis.masked_comparison import MaskedRun
+from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING
+from models.trace import AttentionSite
+from models.trace.edits import MaskChange, MaskChanges
+from viz_app import words
+
+QUESTION = "Masks: who may see whom, and why?"
+ANSWER = "Hatched cells may not be read. Click or drag cells: the model runs again at once."
+
+_PADDING_OF = {"encoder_self": "source padding", "decoder_self": "target padding", "cross": "cross padding"}
+
+_RULES = """
+**Two forms of one mask.** Boolean: True where a query may read a key. Additive: 0 there and −∞ elsewhere, added to
+the scores: softmax({formula} + M). Since e^−∞ = 0, a blocked cell gets the weight 0 exactly.
+
+**What a change holds for.** {held}
+
+**If you edit a sentence,** painted cells keep their positions. Those beyond the new size are clipped off and come back
+if it grows again; new cells are as the other layers say.
+
+**If a whole row is blocked,** its query reads nothing: all its weights are 0 (not NaN), {then}
+"""
+
+NO_MASK = """
+**A recurrence has no mask.** A mask says which tokens an attention may read; this model has no attention. What the
+other masks do, it does by its order: its decoder makes the state s(i) from s(i−1) and the token before, so nothing later
+can reach it, and no look-ahead mask is needed. Padding is no token to it either: reading simply stops at the end of a
+text, and h(m), the state it stopped in, goes to the decoder.
+
+To paint on a mask, choose a model with Bahdanau's alignment, which has one (padding), or a Transformer, which has three.
+"""
+
+
+def rules(site: AttentionSite, has_stream: bool = True) -> str:
+    """What a mask is and does at this kind of attention; `has_stream`: there is a residual stream round it."""
+    if words.is_alignment(site):
+        held = "Both sentences, by position: row i is the step that reads token i. A changed step changes the states after it."
+        then = "the context is all zeros, and the step goes on with its token and its state alone."
+    else:
+        held = "Every layer and head of that kind of attention, and both sentences, by position. "
+        held += {
+            "encoder_self": "The source is read once, so writing meets the same mask at every step.",
+            "decoder_self": "While writing, a prefix of m tokens meets the top-left m × m part of the mask.",
+            "cross": "While writing, a prefix of m tokens meets the first m rows of the mask.",
+        }[site.kind]
+        stream = "its residual stream and the bias of W_O" if has_stream else "the bias of W_O"
+        then = f"the heads pass on zeros, and the token goes on with {stream} alone."
+    return _RULES.format(formula=words.formula(site), held=held, then=then)
+
+
+def batch(lengths: Sequence[int]) -> str:
+    """Who is filled up with how much padding in a batch of two sources."""
+    first, second = lengths
+    if first == second:
+        return f"Both have {first} tokens: no padding in the source."
+    short = "first" if first < second else "second"
+    return f"{first} and {second} tokens: the {short} source is filled up with {abs(first - second)} × padding."
+
+
+def layer(kind: str, name: str) -> str:
+    """A mask layer by its name on this page: padding is told apart by whose it is, and j ≤ i between two texts by what it is."""
+    if name == PADDING:
+        return _PADDING_OF[kind]
+    between = {LOOK_AHEAD: "places up to its own", "only the previous": "only the place before"}
+    return between.get(name, name) if kind == "cross" else name
+
+
+def reason(kind: str, name: str) -> str:
+    """Why this layer blocks a cell of this kind of attention, to follow the layer's name."""
+    if kind == "cross" and (said := _between_texts(name)):
+        return said
+    if name.startswith("window"):
+        return "the key is further away than that"
+    if name.startswith("blocks"):
+        return "the key lies in another block"
+    return {
+        PADDING: "the key only fills the shorter text up; there is nothing to read",
+        LOOK_AHEAD: "the key comes after the query" + "; while writing, it does not exist yet" * (kind == "decoder_self"),
+        "only the previous": "the key is not the one just before the query",
+        DRAWN: "you forbade it",
+    }.get(name, "")
+
+
+def _between_texts(name: str) -> str:
+    """The same where query and key stand in two texts, whose places are only counted alike; empty where nothing differs."""
+    if name.startswith("window"):
+        return "its place in the source is further than that from the query's place in the target"
+    if name.startswith("blocks"):
+        return "its place in the source lies in another block than the query's in the target"
+    return {
+        LOOK_AHEAD: "its place in the source is after the query's in the target",
+        "only the previous": "its place in the source is not the one before the query's in the target",
+    }.get(name, "")
+
+
+def ready_label(kind: str, name: str, own: str) -> str:
+    """A ready-made mask, in the list to choose from. Between two texts there is no before and after, only places."""
+    if kind == "cross":
+        label = {
+            "none": "none: read everything", "causal": "source places up to its own",
+            "window": "source places at most k from its own", "previous": "only the source place before its own",
+            "block-diagonal": "own block of k source places",
+        }[name]
+    else:
+        label = {
+            "none": "none: read everything", "causal": "causal: itself and before",
+            "window": "window: at most k back" if kind == "decoder_self" else "window: at most k away",
+            "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens",
+        }[name]
+        label += ", none ahead" * (kind == "decoder_self" and name == "block-diagonal")
+    return f"{label} (own)" if name == own else label
+
+
+def site_label(site: AttentionSite) -> str:
+    """An attention site in a list."""
+    if words.is_alignment(site):
+        return "Alignment"
+    side = "Encoder" if site.kind == "encoder_self" else "Decoder"
+    what = "cross" if site.kind == "cross" else "self"
+    return f"{side} {site.layer + 1}, {what}"
+
+
+def changed(changes: MaskChanges, names: dict[str, str]) -> str:
+    """What has been changed, in one line; `names` are those of the kinds there are."""
+    parts = [f"{name}: {said}" for kind, name in names.items() if (said := _change(kind, changes.of(kind)))]
+    return "Changed. " + "; ".join(parts) + "." if parts else "Nothing is changed yet: before and after are the same."
+
+
+def _change(kind: str, change: MaskChange) -> str:
+    parts = [f"{layer(kind, name)} lifted" for name in change.lifted]
+    parts += [layer(kind, change.ready_name)] if change.ready != "none" else []
+    for cells, what in ((change.forbidden, "forbidden"), (change.opened, "allowed")):
+        parts += [f"{len(cells)} cell{'s' * (len(cells) != 1)} {what}"] if cells else []
+    return ", ".join(parts)
+
+
+def outside(name: str, change: MaskChange, n_query: int, n_key: int) -> str:
+    """How many painted cells the present texts clip off; empty if none."""
+    n = sum(q >= n_query or k >= n_key for q, k in (*change.forbidden, *change.opened))
+    said = "1 painted cell lies" if n == 1 else f"{n} painted cells lie"
+    return f"{name}: {said} beyond these texts, clipped off until they grow." if n else ""
+
+
+def empty_rows(site: AttentionSite, name: str, tokens: Sequence[str]) -> str:
+    """Which of these query tokens may read nothing, and what the model does then; empty if none."""
+    open_rows = site.allowed().any(-1).tolist()
+    blocked = [token for token, is_open in zip(tokens, open_rows, strict=False) if not is_open]
+    if not blocked:
+        return ""
+    others = f" and {len(blocked) - 1} more" if len(blocked) > 1 else ""
+    passes_on = "the context is" if words.is_alignment(site) else "the heads pass on"
+    return (
+        f"{name}: the whole row of “{blocked[0]}”{others} is blocked. The model then reads nothing there: "
+        f"weights 0, not NaN; {passes_on} zeros."
+    )
+
+
+def story(
+    before: MaskedRun, after: MaskedRun, changes: MaskChanges, names: dict[str, str], notes: list[str]
+) -> list[str]:
+    """What was changed and what came of it: what is written, what is said of the given target, what else to know."""
+    same = after.output_ids == before.output_ids
+    wrote = f"Under these masks the model writes: {after.output or 'nothing'}"
+    wrote += " (as before)." if same else f" (before: {before.output or 'nothing'})."
+    lines = [changed(changes, names), wrote, effect(before, after), cheat(before, after, changes), *notes]
+    return [line for line in lines if line]
+
+
+def effect(before: MaskedRun, after: MaskedRun) -> str:
+    """What the change did to the given target, in nats."""
+    change = after.log_prob - before.log_prob
+    said = f"{nats(abs(change))} nats {'likelier' if change > 0 else 'less likely'}"
+    if abs(change) < 0.0005:
+        said = "as before" if change == 0 else "less than 0.001 apart"
+    given = _short(before.trace.target.text)
+    return f"Log-probability of the target “{given}”: {nats(before.log_prob)} → {nats(after.log_prob)} nats, {said}."
+
+
+def cheat(before: MaskedRun, after: MaskedRun, changes: MaskChanges) -> str:
+    """When the decoder may see ahead: did that help with the given target, and what does it write; else empty."""
+    if not changes.decoder_self.opens_ahead:
+        return ""
+    old, new = (-run.log_prob / len(run.labels) for run in (before, after))
+    loss = f"{old:.3f} → {new:.3f} nats a token"
+    if abs(new - old) < 0.0005:
+        found = f"That makes no difference to the loss on the given target ({loss})."
+    elif new < old:
+        found = f"The loss on the given target falls ({loss}): what lies ahead helps this model with what it should guess."
+    else:
+        found = (
+            f"One might expect a lower loss on the given target; it rises ({loss}): trained with the mask, this model has "
+            "not learned to use what lies ahead."
+        )
+    comes_out = "stays the same here" if after.output_ids == before.output_ids else "comes out differently"
+    return (
+        f"The decoder may look ahead. {found} Writing, there is nothing ahead to read, yet each new token changes what "
+        f"earlier ones see: the text {comes_out}."
+    )
+
+
+def nats(value: float) -> str:
+    """A number of nats with a true minus sign, three decimals below 1."""
+    return "0.000" if abs(value) < 0.0005 else f"{value:.{3 if abs(value) < 1 else 2}f}".replace("-", "−")
+
+
+def _short(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else f"{text[: limit // 2]} … {text[-limit // 2 :]}"

@@ -1,0 +1,255 @@
+"""Pictures of position tables: curves, wavelengths, heatmaps, similarity by distance, a pair of dimensions turning."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from html import escape
+from types import MappingProxyType
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import torch
+from torch import Tensor
+
+from models.analysis.position_measures import Similarity
+from viz_app.drawing.look import Look
+
+LINES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#999933"]  # as HEAD_COLOURS
+DOTTED = 160  # up to so many positions, each is a dot on its curve
+PLANE_POINTS = 64  # positions drawn in the plane of one pair
+FONT = "Source Sans, sans-serif"
+NOTHING: Mapping = MappingProxyType({})
+GRID = "rgba(128, 136, 153, 0.25)"
+LEGEND = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}     # in a margin under the picture
+NEVER = 1e9  # a wavelength beyond this never comes round in any text
+
+
+def titled(chart: alt.Chart, text: str, height: int) -> alt.Chart:
+    """The chart with a title in words, broken into lines, and a fixed height."""
+    title = alt.TitleParams(textwrap.wrap(text, 44), anchor="start", fontSize=14, fontWeight=600, offset=10)
+    return chart.properties(title=title, height=height)
+
+
+def curves(table: Tensor, dims: Sequence[int], names: Sequence[str], title: str) -> alt.Chart:
+    """The value of some dimensions at every position, one line each."""
+    n = len(table)
+    data = pd.DataFrame(
+        {
+            "position": np.tile(np.arange(n), len(dims)),
+            "value": table[:, list(dims)].T.reshape(-1).numpy(),
+            "dimension": np.repeat(list(names), n),
+        }
+    )
+    colour = alt.Color(
+        "dimension:N",
+        sort=list(names),
+        scale=alt.Scale(domain=list(names), range=LINES[: len(names)]),
+        legend=alt.Legend(orient="bottom", columns=2, title=None, labelLimit=260, symbolStrokeWidth=3, offset=6),
+    )
+    chart = (
+        alt.Chart(data)
+        .mark_line(strokeWidth=1.8, point={"size": 14, "opacity": 1} if n <= DOTTED else False)
+        .encode(
+            x=alt.X("position:Q", title="position (token)", axis=alt.Axis(format="d"), scale=alt.Scale(nice=False)),
+            y=alt.Y("value:Q", title="value"),
+            color=colour,
+            tooltip=[alt.Tooltip("position:Q"), alt.Tooltip("dimension:N"), alt.Tooltip("value:Q", format=".6f")],
+        )
+    )
+    return titled(chart, title, 430)
+
+
+def wavelength_chart(waves: Tensor, dims: Sequence[int], n: int, title: str) -> alt.Chart:
+    """How many positions a full turn takes, by dimension (log scale); a rule at the length; chosen dims coloured."""
+    values = waves.numpy()
+    shown = np.flatnonzero(values < NEVER)
+    data = pd.DataFrame({"dimension": shown, "wavelength": values[shown]})
+    x = alt.X(
+        "dimension:Q",
+        title="dimension",
+        axis=alt.Axis(format="d"),
+        scale=alt.Scale(domain=[0, len(values) - 1], nice=False),
+    )
+    y = alt.Y(
+        "wavelength:Q",
+        title="wavelength",
+        scale=alt.Scale(type="log", domain=[5, max(100_000, n)], nice=False),
+        axis=alt.Axis(format="~s", values=[10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8]),
+    )
+    tooltip = [alt.Tooltip("dimension:Q"), alt.Tooltip("wavelength:Q", format=",.5~g")]
+    dots = (
+        alt.Chart(data).mark_circle(size=22, opacity=0.55).encode(x=x, y=y, tooltip=tooltip, color=alt.value("#8f96a3"))
+    )
+    chosen = [(i, dim) for i, dim in enumerate(dims) if values[dim] < NEVER]
+    picked = pd.DataFrame(
+        {
+            "dimension": [dim for _, dim in chosen],
+            "wavelength": [values[dim] for _, dim in chosen],
+            "colour": [LINES[i % len(LINES)] for i, _ in chosen],
+        }
+    )
+    marks = (
+        alt.Chart(picked)
+        .mark_circle(size=110, opacity=1)
+        .encode(x=x, y=y, tooltip=tooltip, color=alt.Color("colour:N", scale=None))
+    )
+    rule = alt.Chart(pd.DataFrame({"n": [n]})).mark_rule(strokeDash=[5, 4], color="#8f96a3").encode(y="n:Q")
+    word = (
+        alt.Chart(pd.DataFrame({"n": [n], "word": [f"the {n} positions shown"]}))
+        .mark_text(align="right", baseline="bottom", dy=-3, color="#8f96a3")
+        .encode(x=alt.value("width"), y="n:Q", text="word:N")
+    )
+    return titled(dots + rule + word + marks, title, 400)
+
+
+def heatmap(
+    table: Tensor, look: Look, title: str, axes: tuple[str, str], height: int = 420, limit: float = 0.0, wrap: int = 62
+) -> go.Figure:
+    """A signed matrix, rows down, in a diverging map centred on 0 that reaches ±limit (default: the largest)."""
+    row, column = axes
+    cells = _cells(table, look, limit, hovertemplate=f"{row} %{{y}}, {column} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>")
+    sides = {"x": {"title": {"text": column}, "tickformat": "d"}, "y": {"title": {"text": row}, "tickformat": "d"}}
+    return framed([cells], look, title, height, wrap, **sides)
+
+
+def _cells(table: Tensor, look: Look, limit: float = 0.0, **more: object) -> dict:
+    values = table.float().numpy()
+    limit = limit or float(np.abs(values).max()) or 1.0
+    colours = {"colorscale": scale_of(look.diverging()), "colorbar": bar(look, "value")}
+    return {"type": "heatmap", "z": values, "zmin": -limit, "zmax": limit, **colours, **more}
+
+
+def framed(
+    traces: Sequence[dict],
+    look: Look,
+    title: str,
+    height: int,
+    wrap: int = 62,
+    *,
+    x: Mapping[str, object] = NOTHING,
+    y: Mapping[str, object] = NOTHING,
+    margin: Mapping[str, int] = NOTHING,
+    **layout: object,
+) -> go.Figure:
+    """The traces with a title in words, rows counted downwards, the page's colours, and no other decoration.
+
+    `x` and `y` say more about the axes, `layout` about the whole. All in one call and without plotly's template: each later
+    change to a figure is checked against all of it, the template is copied into each, and both take longer than drawing."""
+    lines = textwrap.wrap(title, wrap)
+    room = 20 * max(len(lines), 2 if wrap < 50 else 1)  # narrow pictures stand side by side: two lines for each
+    words = {"text": "<br>".join(lines), "font": {"size": 14, "weight": 600}, "xref": "container", "yref": "container"}
+    words |= {"x": 0, "xanchor": "left", "y": 1 - 21 / height, "yanchor": "bottom", "pad": {"l": 2}}
+    sides = {"showgrid": False, "zeroline": False, "automargin": True}
+    return go.Figure({
+        "data": list(traces),
+        "layout": {
+            "template": {},
+            "title": words,
+            "height": height,
+            "margin": {"l": 55, "r": 10, "t": 14 + room, "b": 45, **margin},
+            "showlegend": False,
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"color": look.text, "family": FONT},
+            "hoverlabel": {"bgcolor": look.paper, "font": {"color": look.text}},
+            "modebar": {"color": look.quiet, "bgcolor": "rgba(0,0,0,0)"},
+            "xaxis": {**sides, **x},
+            "yaxis": {**sides, "autorange": "reversed", **y},
+            **layout,
+        },
+    })
+
+
+def bar(look: Look, title: str | dict = "", **more: object) -> dict:
+    """The scale beside a map."""
+    return {"thickness": 11, "outlinewidth": 0, "tickformat": ".3~g", "title": title, **more}
+
+
+def scale_of(colours: list[str]) -> list[list]:
+    """A plotly colour scale through these colours at even steps."""
+    return [[i / (len(colours) - 1), colour] for i, colour in enumerate(colours)]
+
+
+def similarity_chart(
+    similarity: Similarity, look: Look, title: str, domain: tuple[float, float], height: int = 300
+) -> alt.Chart:
+    """PE·PEᵀ by distance: the mean over all places as a line, least to largest as a band."""
+    data = pd.DataFrame(
+        {
+            "distance": np.arange(len(similarity.mean)),
+            "mean": similarity.mean.numpy(),
+            "least": similarity.least.numpy(),
+            "largest": similarity.largest.numpy(),
+        }
+    )
+    base = alt.Chart(data).encode(
+        x=alt.X(
+            "distance:Q", title="distance between two positions", axis=alt.Axis(format="d"), scale=alt.Scale(nice=False)
+        ),
+        tooltip=[
+            alt.Tooltip("distance:Q"),
+            *(alt.Tooltip(f"{n}:Q", format=".6g") for n in ("mean", "least", "largest")),
+        ],
+    )
+    y = alt.Scale(domain=list(domain), nice=True)
+    band = base.mark_area(opacity=0.28, color=look.accent).encode(
+        y=alt.Y("least:Q", title="PE·PEᵀ", scale=y), y2="largest:Q"
+    )
+    line = base.mark_line(strokeWidth=2.2, color=look.accent).encode(y=alt.Y("mean:Q", scale=y))
+    return titled(band + line, title, height)
+
+
+def similarity_domain(*similarities: Similarity) -> tuple[float, float]:
+    """One scale for all that are compared, 0 on it."""
+    low = min(float(s.least.min()) for s in similarities)
+    high = max(float(s.largest.max()) for s in similarities)
+    return min(low, 0.0), max(high, 1e-9)
+
+
+def plane(table: Tensor, turned: Tensor, pair: int, shift: int, look: Look, title: str) -> alt.Chart:
+    """One pair of dimensions as a plane. A dot a position; an orange line from where the fixed turn puts
+    PE(pos+shift) to where it is. `turned` is R·PE(pos) for each pos; the table has `shift` more rows."""
+    n = min(len(turned), PLANE_POINTS)
+    x, y = 2 * pair, 2 * pair + 1
+    dots = pd.DataFrame({"x": table[:n, x].numpy(), "y": table[:n, y].numpy(), "position": np.arange(n)})
+    there = table[shift : shift + n]
+    misses = pd.DataFrame(
+        {
+            "x": turned[:n, x].numpy(),
+            "y": turned[:n, y].numpy(),
+            "x2": there[:, x].numpy(),
+            "y2": there[:, y].numpy(),
+            "position": np.arange(n),
+        }
+    )
+    scale = alt.Scale(domain=[-1.1, 1.1], nice=False)
+    sides = {
+        "x": alt.X("x:Q", scale=scale, title=f"dimension {x}"),
+        "y": alt.Y("y:Q", scale=scale, title=f"dimension {y}"),
+    }
+    path = alt.Chart(dots).mark_line(opacity=0.35, strokeWidth=1, color=look.accent).encode(**sides, order="position:Q")
+    points = (
+        alt.Chart(dots)
+        .mark_circle(size=34, color=look.accent, opacity=0.9)
+        .encode(**sides, tooltip=["position:Q", "x:Q", "y:Q"])
+    )
+    lines = (
+        alt.Chart(misses)
+        .mark_rule(color=LINES[5], strokeWidth=1.1, opacity=0.6, clip=True)
+        .encode(**sides, x2="x2:Q", y2="y2:Q")
+    )
+    return titled(path + lines + points, title, 330).properties(width=290)
+
+
+def strips(rows: dict[str, Tensor], look: Look, title: str, axis: str) -> go.Figure:
+    """A few vectors under each other as colour strips on one scale, by name."""
+    hover = f"%{{y}}, {axis} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>"
+    cells = _cells(torch.stack(list(rows.values())), look, y=list(rows), ygap=4, hovertemplate=hover)
+    x = {"title": {"text": axis}, "tickformat": "d"}
+    return framed([cells], look, title, 300, 56, x=x, y={"type": "category"}, margin={"l": 110})
+
+
+def plain(text: str) -> str:
+    """The text as plotly must be given it to show every sign: it reads <b> and &amp; as formatting."""
+    return escape(text if len(text) <= 12 else text[:6] + "…" + text[-5:], quote=False)

@@ -1,0 +1,98 @@
+"""What the Positions page claims, each claim with the value measured and its limit."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from models.analysis.checks import Check
+from models.analysis.permutation_test import ShuffleTest
+from models.analysis.position_measures import Concatenated, FormulaMeasures, Similarity
+from viz_app.views.positions.text import NAMES
+
+
+def formulas(measures: Sequence[FormulaMeasures]) -> list[Check]:
+    """A fixed rotation shifts each formula made of sine-cosine pairs; the other has a zero vector."""
+    return [_zero(m.table, m.formula) if m.formula == "sin-sin" else _turns(m) for m in measures]
+
+
+def _turns(m: FormulaMeasures) -> Check:
+    sentence = f"R·PE(pos) against PE(pos+{m.shift}) over {m.n_fit} positions, as a share of their length"
+    return Check(f"{NAMES[m.formula]}: a shift is a rotation", m.rotation_miss, 1e-9, sentence)
+
+
+def _zero(table: Tensor, formula: str) -> Check:
+    return Check(f"{NAMES[formula]}: PE(0) is zero", _largest(table[0]), 0.0,
+                 "Largest value in the vector of position 0, which no matrix can move")
+
+
+def table(formula: str, values: Tensor, similarity: Similarity) -> list[Check]:
+    """What holds for every table that this formula makes."""
+    if formula == "sin-sin":
+        return [_zero(values, formula)]
+    half = (values.shape[1] / 2) ** 0.5
+    uneven = _largest(values.norm(dim=1) - half)
+    return [
+        Check("all vectors have length √(d/2)", uneven, 1e-9, f"Largest difference from {half:.4g}"),
+        Check("only the distance counts", similarity.spread, 1e-9, "Largest spread of PE·PEᵀ at any one distance"),
+    ]
+
+
+def own_table(used: Tensor, own: Tensor, kind: str, by_formula: Tensor) -> list[Check]:
+    """The model's table is what it added in the run, and, if it is sinusoidal, the paper's."""
+    gap = _largest(used - own[: len(used)])
+    checks = [Check("the model adds this table", gap, 0.0, "Largest difference from the run on your text")]
+    if kind == "sinusoidal":
+        sentence = f"Largest difference over {len(own)} positions"
+        checks.append(Check("it is the paper's formula", _largest(own - by_formula), 1e-6, sentence))
+    return checks
+
+
+def shuffled(positioned: ShuffleTest, bare: ShuffleTest, recorded: Tensor) -> list[Check]:
+    """Without positions the outputs are only reordered; and the test looked at the very run shown.
+
+    Float32: sums in another order differ by some 1e-7 of the values, and each layer adds to it."""
+    at = positioned.stages.index("last LayerNorm") - 1 if "last LayerNorm" in positioned.stages else -1
+    gap, size = _largest(positioned.original[at] - recorded), max(1.0, _largest(recorded))
+    moved = "Largest change of any vector at any layer, as a share of its length"
+    recorded_as = "Largest difference from the last layer as recorded"
+    return [
+        Check("without positions, order is invisible", float(bare.largest.max()), 1e-4, moved),
+        Check("the same run as on the other pages", gap, 1e-5 * size, recorded_as),
+    ]
+
+
+def recurrent(test: ShuffleTest, recorded: Tensor) -> list[Check]:
+    """An RNN's state depends on what it has read so far and on nothing else; and the test looked at the very run shown.
+    `recorded` is (stage, n, d)."""
+    moved = [i for i, place in enumerate(test.order) if place != i]
+    first, last = (moved[0], moved[-1]) if moved else (len(test.order), -1)
+    change, size = test.change, max(1.0, _largest(recorded))
+    checks = [
+        Check("what is read before cannot change", _largest(change[0, :first]), 1e-6,
+              "Reading forwards: largest change of a state before the first moved token, as a share of its length"),
+    ]
+    if len(test.stages) > 1:
+        checks.append(Check("nor what is read before, backwards", _largest(change[1, last + 1 :]), 1e-6,
+                            "Reading backwards: largest change of a state behind the last moved token"))
+    gap = _largest(test.original - recorded)
+    return [*checks, Check("the same run as on the other pages", gap, 1e-5 * size, "Largest difference from the states recorded")]
+
+
+def adding(both: Concatenated, total: Tensor) -> list[Check]:
+    """Both ways give the same, over all tokens of the source."""
+    size, sentence = max(1.0, _largest(both.added)), "Largest difference over all tokens"
+    return [
+        Check("[x; p]·[I; I] is x + p", _largest(both.folded - total), 1e-6 * size, sentence),
+        Check("[x; p]·[W; W] is (x + p)·W", both.difference, 1e-5 * size, sentence),
+    ]
+
+
+def queries(both: Concatenated, bias: Tensor, q: Tensor) -> Check:
+    """The product is what the model's first attention used; q is (head, query, d_head)."""
+    gap, size = _largest(both.added + bias - q.transpose(0, 1).flatten(1)), max(1.0, _largest(q))
+    sentence = "Largest difference of (x + p)·W_Q + b from the q of the run"
+    return Check("these are the model's own queries", gap, 1e-5 * size, sentence)
+
+
+def _largest(values: Tensor) -> float:
+    return float(values.abs().max()) if values.numel() else 0.0

@@ -1,0 +1,117 @@
+"""Files to take away from the Positions page: tables and measurements as CSV and npz."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from torch import Tensor
+
+from models.analysis.permutation_test import ShuffleTest
+from models.analysis.position_measures import FormulaMeasures, Similarity, rotation
+
+
+def table_csv(table: Tensor) -> str:
+    """A row a position, a column a dimension, both counted from 0."""
+    return _csv(["position \\ dimension", *range(table.shape[1])], ([i, *row] for i, row in enumerate(table.tolist())))
+
+
+def table_npz(table: Tensor, waves: Tensor | None, similarity: Similarity) -> bytes:
+    """The table, its wavelengths where a formula made it, and PE·PEᵀ by distance (mean, least, largest)."""
+    arrays = {
+        "table": table.numpy(),
+        **{f"similarity_{n}": getattr(similarity, n).numpy() for n in ("mean", "least", "largest")},
+    }
+    return _npz(arrays if waves is None else {**arrays, "wavelengths": waves.numpy()})
+
+
+def measures_csv(measures: Iterable[FormulaMeasures]) -> str:
+    """One row a formula, every number of the comparison in full."""
+    head = [
+        "formula",
+        "positions",
+        "d_model",
+        "dimensions that move",
+        "shortest vector",
+        "longest vector",
+        "closest pair",
+        "their distance",
+        "positions nearest to one that is not beside them",
+        "spread of PE·PEᵀ at one distance",
+        "shift k",
+        "positions fitted",
+        "fixed rotation misses by",
+        "best matrix misses by",
+    ]
+    rows = []
+    for m in measures:
+        lengths = m.table.norm(dim=1)
+        rows.append(
+            [
+                m.formula,
+                *m.table.shape,
+                m.moving,
+                float(lengths.min()),
+                float(lengths.max()),
+                "{} {}".format(*m.neighbours.closest_pair),
+                m.neighbours.least,
+                m.neighbours.aliased,
+                m.similarity.spread,
+                m.shift,
+                m.n_fit,
+                m.rotation_miss,
+                m.best_linear_miss,
+            ]
+        )
+    return _csv(head, rows)
+
+
+def measures_npz(measures: Iterable[FormulaMeasures]) -> bytes:
+    """Under each formula's name: its table, PE·PEᵀ by distance, and R_k."""
+    arrays = {}
+    for m in measures:
+        arrays[f"{m.formula}.table"] = m.table.numpy()
+        arrays[f"{m.formula}.rotation"] = rotation(m.formula, m.shift, m.table.shape[1]).numpy()
+        for name in ("mean", "least", "largest"):
+            arrays[f"{m.formula}.similarity_{name}"] = getattr(m.similarity, name).numpy()
+    return _npz(arrays)
+
+
+def shuffle_csv(tokens: Sequence[str], positioned: ShuffleTest, bare: ShuffleTest) -> str:
+    """A row a token: where it went, and how far its vector moved at each stage, with positions and without."""
+    place = np.argsort(positioned.order)
+    head = [
+        "place",
+        "new place",
+        "token",
+        *(f"{s}, with positions" for s in positioned.stages),
+        *(f"{s}, without" for s in bare.stages),
+    ]
+    with_, without = positioned.change.T.tolist(), bare.change.T.tolist()
+    return _csv(head, ([i, int(place[i]), token, *with_[i], *without[i]] for i, token in enumerate(tokens)))
+
+
+def states_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
+    """A row a token: where it went, and how far the state after it moved, in each direction."""
+    place = np.argsort(test.order)
+    changes = test.change.T.tolist()
+    return _csv(["place", "new place", "token", *test.stages], ([i, int(place[i]), t, *changes[i]] for i, t in enumerate(tokens)))
+
+
+def tensors_npz(tensors: dict[str, Tensor]) -> bytes:
+    """The tensors by name."""
+    return _npz({name: tensor.numpy() for name, tensor in tensors.items()})
+
+
+def _csv(head: Sequence, rows: Iterable[Sequence]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(head)
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _npz(arrays: dict[str, np.ndarray]) -> bytes:
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    return out.getvalue()

@@ -1,0 +1,178 @@
+"""The parts of the Positions page that run on the sidebar's text: the shuffle test, and adding beside concatenating."""
+
+from collections.abc import Callable
+from functools import partial
+
+import streamlit as st
+import torch
+from torch import Tensor
+
+from models import Scope
+from models.analysis.checks import Check
+from models.analysis.permutation_test import ORDERS, ShuffleTest, encoder_stages, new_order, shuffle_test, without_positions
+from models.analysis.position_measures import add_or_concatenate
+from models.architectures import Model
+from models.architectures.seq2seq import Seq2Seq
+from models.decoding import greedy
+from models.layers.positions import sinusoidal
+from viz_app import ui, words
+from viz_app.components.plain import plain
+from viz_app.components.plain import rows as plain_rows
+from viz_app.components.shuffle import shuffle as draw
+from viz_app.drawing.labels import labels
+from viz_app.drawing.look import look
+from viz_app.session import live
+from viz_app.session.current_run import Shown
+from viz_app.session.live import Pictures
+from viz_app.views.positions import charts as figures
+from viz_app.views.positions import claims as claims
+from viz_app.views.positions import files as files
+from viz_app.views.positions import shuffle as draw_shuffle
+from viz_app.views.positions import text as say
+
+_FIRST = "encoder.layers.0.self_attn"
+
+
+def shuffle(shown: Shown) -> Callable[[Shown], Pictures] | None:
+    """The shuffle test on the source text, with positions and with positions switched off; of an RNN, whose order is in its
+    recurrence, on its encoder's states. Returns how the pictures are made of another run."""
+    scope = shown.scope
+    how, seed, writing = _order_controls()
+    ui.written(shown.trace, shown.terms, shown.stale)
+    models: dict[str, Model] = {draw_shuffle.WITH: scope.model}
+    if not isinstance(scope.model, Seq2Seq):
+        models[draw_shuffle.WITHOUT] = without_positions(scope.model)
+
+    def pictures(shown: Shown) -> Pictures:
+        source, tests = shown.trace.source, _tests(shown, models, how, seed)
+        stages = {"positions-stages": draw_shuffle.by_stage(source, tests)} if len(tests) > 1 else {}
+        return {
+            "positions-shuffle": draw_shuffle.shuffle(source, dict(zip(_titles(tests), tests.values(), strict=True))),
+            "positions-explained": plain_rows("explained", *_found(shown, *tests.values())),
+            "checks": ui.checked(_checks(shown, *tests.values())),
+            **stages,
+        }
+
+    drawn = pictures(shown)
+    draw(drawn["positions-shuffle"], key="positions-shuffle")
+    left, right = st.columns([1.3, 1], gap="medium")
+    with left:
+        if "positions-stages" in drawn:
+            draw(drawn["positions-stages"], key="positions-stages")
+        else:
+            plain(drawn["positions-explained"], key="positions-explained")
+        if writing:
+            _writes(scope, shown.trace.source.ids, new_order(len(shown.trace.source.ids), how, seed), models)
+    with right:
+        if "positions-stages" in drawn:
+            plain(drawn["positions-explained"], key="positions-explained")
+        desk = live.desk()
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            tests = partial(_tests, models=models, how=how, seed=seed)
+            ui.download(
+                "The changes, CSV", lambda: _csv(desk.shown, *tests(desk.shown).values()), "shuffle.csv", "text/csv"
+            )
+        ui.checks_panel(drawn["checks"], words.trained(scope.training))
+    return None if writing else pictures
+
+
+def _tests(shown: Shown, models: dict[str, Model], how: str, seed: int) -> dict[str, ShuffleTest]:
+    ids = shown.trace.source.ids
+    return {name: shuffle_test(model, ids, new_order(len(ids), how, seed)) for name, model in models.items()}
+
+
+def _titles(tests: dict[str, ShuffleTest]) -> list[str]:
+    if len(tests) == 1:
+        return ["The encoder's states: how far each moved"]
+    return ["With positions: how far each vector moved", "Positions switched off: how far each moved"]
+
+
+def _found(shown: Shown, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[tuple[str, str]]:
+    if bare:
+        return [("line", say.shuffled(test, bare, shown.scope.config.positions))]
+    _, lead, rest = say.recurrent(test).split("**")
+    return [("lead", lead), ("line", rest)]
+
+
+def _checks(shown: Shown, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[Check]:
+    stages = list(encoder_stages(shown.scope.model, shown.trace.activations).values())
+    return claims.shuffled(test, bare, stages[-1][0]) if bare else claims.recurrent(test, torch.cat(stages))
+
+
+def _csv(shown: Shown, test: ShuffleTest, bare: ShuffleTest | None = None) -> str:
+    tokens = [label.text for label in labels(shown.trace.source)]
+    return files.shuffle_csv(tokens, test, bare) if bare else files.states_csv(tokens, test)
+
+
+def _order_controls() -> tuple[str, int, bool]:
+    """How the tokens are reordered, which of the shuffles, and whether the model is to write from them."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        how = st.segmented_control(
+            "New order of the tokens", list(ORDERS), default="shuffled", required=True, key="positions-order",
+            bind="query-params", help="The end mark keeps its place: it marks where the text ends and is no word.",
+        )
+        seed = st.number_input(
+            "Which shuffle", 0, 9999, 0, key="positions-seed", bind="query-params", width=150,
+            disabled=how != "shuffled",
+        )
+        writing = st.toggle(
+            "Let the model write from each", key="positions-write", bind="query-params",
+            help="Greedy decoding, as typed and reordered; where positions can be switched off, without them too, in the decoder "
+            "as well.",
+        )
+    return how, int(seed), writing
+
+
+def _writes(scope: Scope, source: tuple[int, ...], order: tuple[int, ...], named: dict[str, Model]) -> None:
+    """What each of these models writes from the text as typed and reordered."""
+    reordered = [source[i] for i in order]
+    for where, model in named.items() if len(named) > 1 else [("the model", *named.values())]:
+        for what, ids in (("as typed", source), ("reordered", reordered)):
+            text = scope.tokenizer.decode([step.token for step in greedy(model, ids)])
+            ui.note(st.empty(), f"{where}, {what}: {text}", key=f"{where} {what}")
+
+
+def added(shown: Shown) -> None:
+    """(x + p)·W beside [x; p]·[W; W], with the model's embeddings, positions and its first W_Q."""
+    trace, config = shown.trace, shown.scope.config
+    if isinstance(shown.scope.model, Seq2Seq) or _FIRST not in trace.attention:
+        ui.written(trace, shown.terms, shown.stale)
+        st.markdown(say.NOT_ADDED if isinstance(shown.scope.model, Seq2Seq) else say.NOT_ATTENDED)
+        return
+    tokens = [label.text for label in labels(trace.source)]
+    token = st.selectbox(
+        "Token", range(len(tokens)), format_func=draw_shuffle.numbered(tokens).__getitem__, key="positions-token",
+        bind="query-params", width=320,
+    )
+    ui.written(trace, shown.terms, shown.stale)
+    x, p = _vectors(shown)
+    site = trace.attention[_FIRST]
+    weight, bias = site.projections["W_Q"]
+    both = add_or_concatenate(x, p, weight.T)
+    colours = look(st.context.theme.type)
+    sums = {"token x": x, f"position p({token})": p, "x + p": x + p, "[x; p]·[I; I]": both.folded}
+    products = {"(x + p)·W": both.added, "[x; p]·[W; W]": both.concatenated}
+    left, right = st.columns(2, gap="medium")
+    for column, rows, key, title, axis in (
+        (left, sums, "sum", f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum", "dimension"),
+        (right, products, "product", say.through(config), "dimension of the product"),
+    ):
+        figure = figures.strips({name: values[token] for name, values in rows.items()}, colours, title, axis)
+        column.plotly_chart(figure, theme=None, key=f"positions-{key}", config=ui.camera(f"added-{key}"))
+    left, right = st.columns(2, gap="medium")
+    with left, st.container(key="explanation"):
+        st.markdown(say.adding(x, p, config.positions))
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            numbers = {"x": x, "p": p, "W": weight.T, "added": both.added, "concatenated": both.concatenated}
+            ui.download("x, p, W and both products, npz", lambda: files.tensors_npz(numbers), "added.npz")
+    with right:
+        checks = claims.adding(both, x + p)
+        if config.positions != "none" and getattr(config, "norm", "post") == "post":     # under pre-LN, W_Q reads LayerNorm(x + p)
+            checks.append(claims.queries(both, bias, site.q[0]))
+        ui.checks_panel(ui.checked(checks), words.trained(shown.scope.training))
+
+
+def _vectors(shown: Shown) -> tuple[Tensor, Tensor]:
+    """The source's embeddings and positions as the encoder adds them; a model without positions lends the paper's."""
+    x, p = (shown.trace.activations[f"encoder.{name}"].value[0] for name in ("embedding", "position"))
+    return x, p if shown.scope.config.positions != "none" else sinusoidal(*x.shape)

@@ -1,0 +1,30 @@
+"""Positions: how does the model know the order? One section of the page at a time."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from viz_app import ui
+from viz_app.session.current_run import Shown
+from viz_app.session.live import Pictures
+from viz_app.views.positions import text as say
+from viz_app.views.positions.live import added, shuffle
+from viz_app.views.positions.tables import curves, maps, misprints
+
+SECTIONS: dict[str, Callable[[Shown], Callable[[Shown], Pictures] | None]] = {
+    "Shuffle test": shuffle,
+    "Curves": curves,
+    "Map": maps,
+    "Two misprints": misprints,
+    "Added or concatenated": added,
+}
+
+
+def positions(shown: Shown) -> Callable[[Shown], Pictures] | None:
+    """Draw the page; returns how its pictures are made of another run, if they can be made beside Streamlit."""
+    ui.headline(say.QUESTION, say.answer(shown.scope.config))
+    section = st.segmented_control(
+        "Section", list(SECTIONS), default="Shuffle test", required=True, key="positions-section", bind="query-params",
+        label_visibility="collapsed",
+    )
+    return SECTIONS[section](shown)

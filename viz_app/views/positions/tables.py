@@ -1,0 +1,205 @@
+"""The parts of the Positions page about the tables: curves, maps, and the paper's formula beside two misprints."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import streamlit as st
+import torch
+from streamlit.delta_generator import DeltaGenerator
+from torch import Tensor
+
+from models.analysis.checks import Check
+from models.analysis.position_measures import FormulaMeasures, Similarity, by_distance, rotation
+from models.architectures.seq2seq import Seq2Seq
+from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelengths
+from viz_app import ui, words
+from viz_app.drawing.look import look
+from viz_app.session import cache
+from viz_app.session.current_run import Shown
+from viz_app.views.positions import charts as draw
+from viz_app.views.positions import claims as claims
+from viz_app.views.positions import files as files
+from viz_app.views.positions import text as say
+
+SIZES = [2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512]     # of d_model
+FIRST_DIMS = [0, 1, 8, 16, 24]
+
+
+@dataclass(frozen=True)
+class Picked:
+    """The table on the screen: a formula of FORMULAS or OWN, its values in float64, its wavelengths if it has any."""
+
+    formula: str
+    table: Tensor
+    waves: Tensor | None
+    whose: str
+
+    @property
+    def similarity(self) -> Similarity:
+        return by_distance(self.table)
+
+
+def curves(shown: Shown) -> None:
+    """Chosen dimensions along the positions, and every dimension's wavelength."""
+    picked = _pick(shown)
+    n, d_model = picked.table.shape
+    dims = sorted(st.multiselect(
+        "Dimensions drawn", list(range(d_model)), [i for i in FIRST_DIMS if i < d_model], key="positions-dims",
+        bind="query-params", max_selections=len(draw.LINES), placeholder="Choose up to eight dimensions",
+    ))
+    left, right = st.columns([1.7, 1], gap="medium")
+    of_sine = "paper" if picked.formula == say.OWN else picked.formula
+    waves = [None if picked.waves is None else float(picked.waves[i]) for i in dims]
+    names = [say.dimension(of_sine, i, wave) for i, wave in zip(dims, waves, strict=True)]
+    title = f"What each place is told: {picked.whose}, {d_model} dimensions"
+    left.altair_chart(draw.curves(picked.table, dims, names, title), key="positions-curves")
+    if picked.waves is None:
+        right.markdown(say.NO_WAVES)
+    else:
+        title = "How many positions one full turn takes, by dimension"
+        right.altair_chart(draw.wavelength_chart(picked.waves, dims, n, title), key="positions-waves")
+        right.caption(say.turns(picked.waves, n))
+    _foot(shown, picked)
+
+
+def maps(shown: Shown) -> None:
+    """The whole table, PE·PEᵀ, and PE·PEᵀ by distance."""
+    picked = _pick(shown)
+    colours, similarity = look(st.context.theme.type), picked.similarity
+    left, middle, right = st.columns([1.15, 1, 1], gap="medium")
+    title = f"Position by dimension: {picked.whose}"
+    left.plotly_chart(
+        draw.heatmap(picked.table, colours, title, ("position", "dimension"), wrap=46), theme=None, key="positions-map",
+        config=ui.camera("positions-map"),
+    )
+    title, products = "PE·PEᵀ: how alike two places are", picked.table @ picked.table.T
+    middle.plotly_chart(
+        draw.heatmap(products, colours, title, ("position", "other position"), wrap=46), theme=None,
+        key="positions-products", config=ui.camera("positions-products"),
+    )
+    chart = draw.similarity_chart(similarity, colours, "PE·PEᵀ by distance", draw.similarity_domain(similarity), 370)
+    right.altair_chart(chart, key="positions-similarity")
+    right.caption(say.BAND)
+    _foot(shown, picked)
+
+
+def misprints(shown: Shown) -> None:
+    """The paper's formula and the two misprints side by side, what each breaks in pictures, numbers and words."""
+    one, two, three, four = st.columns(4, gap="medium")
+    d_model, n = _sizes(three, four)
+    shift = one.slider("Shift k (positions)", 1, 32, 5, key="positions-shift", bind="query-params", help=say.SHIFT_HELP)
+    pair = 0
+    if d_model > 2:
+        pairs = list(range(d_model // 2))
+        pair = two.select_slider(
+            "Pair of dimensions drawn", pairs, pairs[min(4, len(pairs) - 1)], key="positions-pair", bind="query-params"
+        )
+    measures = [cache.formula_measures(formula, n, d_model, shift) for formula in FORMULAS]
+    domain = draw.similarity_domain(*(m.similarity for m in measures))
+    for row in (_said, _map, partial(_similarity, domain=domain), partial(_plane, pair=pair)):
+        for column, m in zip(st.columns(3, gap="medium"), measures, strict=True):
+            with column:
+                row(m)
+    st.markdown(say.measured_table(measures))
+    st.caption(say.measured_note(measures[0]))
+    left, right = st.columns(2, gap="medium")
+    with left, st.container(horizontal=True, gap="small", key="downloads"):
+        ui.download("These numbers, CSV", lambda: files.measures_csv(measures), "formulas.csv", "text/csv")
+        ui.download("Tables and rotations, npz", lambda: files.measures_npz(measures), "formulas.npz")
+    with right:
+        ui.checks_panel(ui.checked(claims.formulas(measures)), "")
+
+
+def _said(m: FormulaMeasures) -> None:
+    """A formula, and what its numbers mean."""
+    st.markdown(f"**{say.NAMES[m.formula]}**")
+    st.latex(say.LATEX[m.formula])
+    st.markdown(say.verdict(m))
+
+
+def _map(m: FormulaMeasures) -> None:
+    title = f"{say.NAMES[m.formula]}: position by dimension"
+    figure = draw.heatmap(m.table, look(st.context.theme.type), title, ("position", "dimension"), 300, 1.0)
+    key = f"positions-map-{m.formula}"
+    st.plotly_chart(figure, theme=None, key=key, config=ui.camera(key))
+
+
+def _similarity(m: FormulaMeasures, domain: tuple[float, float]) -> None:
+    title = f"{say.NAMES[m.formula]}: how alike, by distance"
+    chart = draw.similarity_chart(m.similarity, look(st.context.theme.type), title, domain, 250)
+    st.altair_chart(chart, key=f"positions-similarity-{m.formula}")
+
+
+def _plane(m: FormulaMeasures, pair: int) -> None:
+    """One pair of dimensions, and what turning it by a fixed angle misses."""
+    n, d_model = m.table.shape
+    longer = formula_table(m.formula, n + m.shift, d_model)
+    turned = m.table @ rotation(m.formula, m.shift, d_model).T
+    title = f"{say.NAMES[m.formula]}: pair {pair}. Orange: what a fixed turn misses of a step of {m.shift}"
+    chart = draw.plane(longer, turned, pair, m.shift, look(st.context.theme.type), title)
+    st.altair_chart(chart, width="content", key=f"positions-plane-{m.formula}")
+
+
+def _pick(shown: Shown) -> Picked:
+    """The knobs, and the table they ask for."""
+    config, kind = shown.scope.config, _kind(shown)
+    if isinstance(shown.scope.model, Seq2Seq):
+        st.markdown(say.TABLES_ONLY)
+    left, middle, right = st.columns([2.2, 1, 1], gap="medium")
+    names = {name: key for key, name in say.NAMES.items() if key != say.OWN or kind != "none"}
+    formula = names[left.segmented_control(
+        "Table", list(names), default=say.NAMES["paper"], required=True, key="positions-table", bind="query-params",
+        help=say.own_help(kind),
+    )]
+    d_model, n = _sizes(middle, right, config.d_model if formula == say.OWN else None)
+    if formula != say.OWN:
+        return Picked(formula, formula_table(formula, n, d_model), wavelengths(formula, d_model), say.WHOSE[formula])
+    table = own_table(shown)[:n].double()
+    waves = wavelengths("paper", config.d_model) if config.positions == "sinusoidal" else None
+    return Picked(formula, table, waves, f"{config.positions} positions of {shown.scope.name}")
+
+
+def own_table(shown: Shown) -> Tensor:
+    """The loaded model's position vectors, all of them."""
+    return shown.scope.model.positions.table.detach().to("cpu", torch.float32)
+
+
+def _kind(shown: Shown) -> str:
+    """How the loaded model tells places apart; "none" in a recurrence."""
+    return getattr(shown.scope.config, "positions", "none")
+
+
+def _sizes(left: DeltaGenerator, right: DeltaGenerator, fixed: int | None = None) -> tuple[int, int]:
+    """d_model and length; a `fixed` d_model is the model's, and there is no knob for it."""
+    if fixed is None:
+        d_model = left.select_slider(
+            "d_model (dimensions)", SIZES, 64, key="positions-d_model", bind="query-params",
+            help="How many numbers a position vector has.",
+        )
+    else:
+        d_model = left.number_input("d_model of this model", value=fixed, key=f"positions-own-{fixed}", disabled=True)
+    return d_model, right.slider("Length (positions)", 4, 512, 100, 4, key="positions-length", bind="query-params")
+
+
+def _foot(shown: Shown, picked: Picked) -> None:
+    """What the table is, its downloads, and its checks."""
+    left, right = st.columns(2, gap="medium")
+    with left, st.container(key="explanation"):
+        st.markdown(say.explained(picked.formula, _kind(shown)))
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            ui.download("This table, CSV", lambda: files.table_csv(picked.table), "positions.csv", "text/csv")
+            ui.download(
+                "Table and similarity, npz", lambda: files.table_npz(picked.table, picked.waves, picked.similarity),
+                "positions.npz",
+            )
+        st.caption(say.PICTURES)
+    with right:
+        ui.checks_panel(ui.checked(_checks(shown, picked)), words.trained(shown.scope.training))
+
+
+def _checks(shown: Shown, picked: Picked) -> list[Check]:
+    if picked.formula != say.OWN:
+        return claims.table(picked.formula, picked.table, picked.similarity)
+    whole = own_table(shown)
+    used = shown.trace.activations["encoder.position"].value[0]
+    return claims.own_table(used, whole, shown.scope.config.positions, sinusoidal(*whole.shape))
