@@ -1,8 +1,8 @@
 """Four layers that carry one token's vector to another: RNN, bidirectional RNN, CNN, self-attention; what each computes,
 what it can reach in how many steps, and in which order (Vaswani et al. 2017, Table 1 and §4).
 
-Each is one layer from x (n, d_in) to y (n, d_out) and one sequence, without padding. `jacobian_norms.py` differentiates them; the RNNs stand here
-gate by gate for that, and tests hold them against torch's own.
+Each is one layer from x (n, d_in) to y (n, d_out) and one sequence, without padding. `jacobian_norms.py` differentiates them;
+the RNNs stand here gate by gate for that, and tests hold them against torch's own.
 """
 
 from collections.abc import Callable

@@ -200,9 +200,10 @@ def test_only_tokens_that_can_be_written_are_forced(dates: Scope) -> None:
 def page() -> None:
     from viz_app.session import url_state
     from viz_app.sidebar.form import sidebar
+    from viz_app.views.decoding.page import decoding
 
     url_state.arrive()
-    decoding_payloads(sidebar())
+    decoding(sidebar())
 
 
 def opened(**params: str) -> AppTest:

@@ -366,8 +366,9 @@ def test_files(painted: MaskView) -> None:
 
 def page() -> None:
     from viz_app.navigation import _page
+    from viz_app.views.masks.page import masks
 
-    _page(masks_payloads)
+    _page(masks)
 
 
 def opened(**params: str) -> AppTest:
