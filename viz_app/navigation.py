@@ -10,7 +10,7 @@ import streamlit as st
 
 from viz_app import ui
 from viz_app.components.live import live as listen
-from viz_app.session import arrival, cache, live, url_state
+from viz_app.session import cache, live, url_state
 from viz_app.session.current_run import Shown
 from viz_app.session.live import Pictures
 from viz_app.session.respond import answering
@@ -52,21 +52,20 @@ def main() -> None:
     page = st.navigation([*pages, by_name], position="top")
     if page == by_name:     # Streamlit serves the first page at "/" alone, but its own address may be typed too
         st.switch_page(landing, query_params=st.query_params.to_dict())
-    url_state.arrive()
     _page(pages[page])
     cache.settle()
 
 
 @st.fragment
 def _page(view: View) -> None:
-    arrival.tidy()
+    url_state.arrive(view)
     desk = live.desk()
     if desk.view is not view:
         desk.view, desk.answer = view, None
     shown = sidebar()
     if shown is None:
         ui.nothing()
-        return
-    pictures = view(shown)
-    desk.answer = answering(desk, pictures) if pictures and desk.scope is shown.scope else None
-    listen(desk.token, live.path(), desk.is_open)
+    else:
+        pictures = view(shown)
+        desk.answer = answering(desk, pictures) if pictures and desk.scope is shown.scope else None
+    listen(desk.token, live.path(), desk.is_open, url_state.publish())

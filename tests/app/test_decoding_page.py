@@ -22,7 +22,7 @@ from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import payloads as decoding_payloads
 from viz_app.views.decoding import svg as decoding_svg
 from viz_app.views.decoding.payloads import Story, reading
-from viz_app.views.decoding.state import Place
+from viz_app.views.decoding.state import FORCED, MEAN, NODE, STEP, Place
 
 SOURCE = "March 5, 2021"
 TERMS = words.terms("dates")
@@ -177,16 +177,17 @@ def test_the_drawing_is_well_formed_and_shows_inference_only_so_far(dates: Scope
 # the place in the URL
 
 
-def test_a_place_survives_the_url() -> None:
+def test_a_place_is_counted_from_1_in_the_url() -> None:
     place = Place(4, ((1, 7), (3, 2)), (2, 1), True)
-    assert place.as_params() == {"step": "5", "force": "2:7,4:2", "node": "3:2", "heads": "mean"}
-    assert Place.from_params(place.as_params()) == place
-    assert Place().as_params() == {}
+    values = {STEP: place.step + 1, FORCED: place.forced, NODE: place.node, MEAN: place.mean}
+    written = {parameter.name: parameter.in_url(value) for parameter, value in values.items()}
+    assert written == {"step": ["5"], "force": ["2:7,4:2"], "node": ["3:2"], "heads": ["mean"]}
+    assert {parameter: parameter.from_url(written[parameter.name]) for parameter in values} == values
 
 
 @pytest.mark.parametrize("junk", ["-1", "x", "1e9", "0", "99999999999", "1:", ":", "1:2:3", "<b>", ""])
 def test_junk_in_the_url_is_left_out(junk: str) -> None:
-    assert Place.from_params({"step": junk, "force": junk, "node": junk, "heads": junk}) == Place()
+    assert [parameter.from_url([junk]) for parameter in (STEP, FORCED, NODE, MEAN)] == [1, (), None, False]
 
 
 def test_only_tokens_that_can_be_written_are_forced(dates: Scope) -> None:
@@ -204,6 +205,7 @@ def page() -> None:
 
     url_state.arrive()
     decoding(sidebar())
+    url_state.publish()
 
 
 def opened(**params: str) -> AppTest:

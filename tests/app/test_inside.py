@@ -410,6 +410,7 @@ def page() -> None:
     url_state.arrive()
     if shown := sidebar():
         view(shown)
+    url_state.publish()
     st.empty()
 
 

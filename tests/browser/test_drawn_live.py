@@ -19,8 +19,10 @@ from viz_app import components
 from viz_app.components import stamped
 from viz_app.components.plain import rows
 from viz_app.drawing.colours import ramp
-from viz_app.drawing.payload import pack
+from viz_app.drawing.payload import pack, unpack
+from viz_app.session.url_state import Address
 
+STANDS = {"query": "", "steps": 0}
 SOCKET = """() => {
   window.sockets = [];
   window.WebSocket = class {
@@ -55,7 +57,7 @@ def live(stage: Stage, is_open: bool = True, token: str = "secret") -> None:
     stage.page.evaluate("delete window.attnscopeLive")
     stage.page.evaluate(SOCKET)
     stage.beside("live")
-    stage.show({"token": token, "path": "/app/live", "open": is_open}, key="live")
+    stage.show({"token": token, "path": "/app/live", "open": is_open, "address": STANDS}, key="live")
 
 
 def typed(stage: Stage, text: str, box: str = "source") -> None:
@@ -81,6 +83,51 @@ def answer(stage: Stage, text: str, edition: tuple[int, int], key: str = "words"
 
     message = pack({"edition": list(edition), "said": {key: plain(text)}})
     stage.page.evaluate("(bytes) => sockets.at(-1).answer(bytes)", base64.b64encode(message).decode())
+
+
+# --- the browser's address
+
+
+def addressed(stage: Stage, query: str, steps: int, rerun: int) -> None:
+    data = {"token": "t", "path": "/live", "open": False, "address": {"query": query, "steps": steps}}
+    stage.show(data, (1, rerun), key="live")
+
+
+def search(stage: Stage) -> str:
+    return stage.page.evaluate("location.search")
+
+
+def test_a_step_is_an_entry_of_the_history_and_all_else_is_written_over_it(stage: Stage) -> None:
+    stage.mount("live")
+    stage.page.evaluate("() => { delete window.attnscopeHistory; history.pushState({}, '', '/app?source=a'); }")
+    before = stage.page.evaluate("history.length")
+    reruns = [  # query, steps
+        ("source=b", 4), ("source=bc", 4), ("source=bc&head=1", 5), ("source=bcd&head=1", 5), ("source=bcd&head=1", 6),
+        ("source=bcd", 8), ("source=bcd&site=x%2Fy+z", 0),
+    ]
+    entries = 0
+    for rerun, (query, steps) in enumerate(reruns):
+        addressed(stage, query, steps, rerun + 1)
+        addressed(stage, query, steps, rerun + 1)      # as when only the theme changes
+        assert search(stage) == f"?{query}"
+        entries += (query, steps) in (("source=bc&head=1", 5), ("source=bcd", 8))     # 6 has led nowhere else
+        assert stage.page.evaluate("history.length") == before + entries
+    assert stage.page.evaluate("location.pathname") == "/app"
+    stage.page.go_back()
+    assert search(stage) == "?source=bcd&head=1"
+    stage.page.go_back()
+    assert search(stage) == "?source=bc"
+
+
+def test_what_embeds_the_app_stays_in_its_address(stage: Stage) -> None:
+    stage.mount("live")
+    address = "/app?embed=true&old=1&embed_options=dark_theme&embed_options=show_toolbar#part"
+    stage.page.evaluate("(address) => history.replaceState({}, '', address)", address)
+    addressed(stage, "source=%C3%A9", 0, 1)
+    kept = "&embed=true&embed_options=dark_theme&embed_options=show_toolbar"
+    assert stage.page.evaluate("location.search + location.hash") == f"?source=%C3%A9{kept}#part"
+    addressed(stage, "", 0, 2)
+    assert search(stage) == f"?{kept[1:]}"
 
 
 # --- live
@@ -166,7 +213,7 @@ def test_a_page_that_is_not_live_asks_nothing(stage: Stage) -> None:
     live(stage, is_open=False)
     typed(stage, "abc")
     assert stage.page.evaluate("sockets.length") == 0
-    stage.show({"token": "other", "path": "/live", "open": True}, (1, 2), key="live")
+    stage.show({"token": "other", "path": "/live", "open": True, "address": STANDS}, (1, 2), key="live")
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "abcd")
     assert stage.page.evaluate("sockets[0].protocols") == ["attnscope", "other"]
@@ -177,9 +224,9 @@ def test_another_session_has_a_socket_of_its_own(stage: Stage) -> None:
     live(stage)
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")
-    stage.show({"token": "secret", "path": "/app/live", "open": True}, (1, 2), key="live")
+    stage.show({"token": "secret", "path": "/app/live", "open": True, "address": STANDS}, (1, 2), key="live")
     assert stage.page.evaluate("sockets.length") == 1  # the same session goes on
-    stage.show({"token": "other", "path": "/app/live", "open": True}, (1, 3), key="live")
+    stage.show({"token": "other", "path": "/app/live", "open": True, "address": STANDS}, (1, 3), key="live")
     assert stage.page.evaluate("sockets.map((s) => [s.protocols[1], s.readyState])") == [["secret", 2], ["other", 0]]
     stage.page.evaluate("sockets[1].opened()")
     typed(stage, "ab")
@@ -211,7 +258,7 @@ def test_an_answer_may_bring_a_packed_picture(stage: Stage) -> None:
     stage.beside("choice")
     stage.show(first, (1, 1), key="choice")
     stage.beside("live")
-    stage.show({"token": "t", "path": "/live", "open": True}, key="live")
+    stage.show({"token": "t", "path": "/live", "open": True, "address": STANDS}, key="live")
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")
     message = pack({"edition": [2, 1], "said": {}}, choice=np.frombuffer(second, np.uint8))
@@ -409,24 +456,17 @@ def test_text_from_outside_is_set_as_text(stage: Stage) -> None:
     assert stage.attr(".plain", "class") == "plain written"
 
 
-def test_the_walk_begins_at_the_stage_in_the_address(stage: Stage) -> None:
+def test_the_walk_begins_at_the_stage_it_is_given_and_stays_where_it_has_gone(stage: Stage) -> None:
     from test_drawn_tables import payload
 
-    for address, number in (
-        ("?inside-stage=3", "3"),
-        ("?inside-stage=99", str(len(json.loads(json.dumps(_stages(payload())))) - 1)),
-        ("?inside-stage=x", "0"),
-        ("?", "0"),
-    ):
-        stage.page.evaluate("(address) => history.replaceState(null, '', address)", address)
-        stage.mount("walk", 900).show(payload())
-        assert stage.data(".walk")["stage"] == number
-
-
-def _stages(data: bytes) -> list:
-    from viz_app.drawing.payload import unpack
-
-    return unpack(data)[0]["stages"]
+    header, arrays = unpack(payload())
+    for first, number in ((3, 3), (99, len(header["stages"]) - 1), (0, 0)):
+        stage.mount("walk", 900).show(pack({**header, "stage": first}, **arrays))
+        assert stage.data(".walk")["stage"] == str(number)
+        stage.click(".walk .names button:nth-child(2)")
+        stage.show(pack({**header, "stage": first}, **arrays))
+        assert stage.data(".walk")["stage"] == "1"
+        assert stage.page.evaluate("stage.root.activeElement.textContent") == header["stages"][1]["name"]
 
 
 # --- what the wrappers tell Python
@@ -502,7 +542,8 @@ def test_wrappers_without_gestures_pass_on_what_they_show() -> None:
     for name, given, expected in (
         ("maps", (b"m", "my-key"), {"key": "my-key", "data": b"m"}), ("shuffle", (b"s", "my-key"), {"key": "my-key", "data": b"s"}),
         ("plain", ({"look": "note"}, "my-key"), {"key": "my-key", "data": {"look": "note"}}),
-        ("live", ("token", "/live", True), {"key": "live", "data": {"token": "token", "path": "/live", "open": True}}),
+        ("live", ("token", "/live", True, Address("a=b", 3)), {"key": "live", "data": {
+            "token": "token", "path": "/live", "open": True, "address": {"query": "a=b", "steps": 3}}}),
     ):  # fmt: skip
         CALLS.clear()
         wrapper(name)[name](*given)

@@ -27,7 +27,7 @@ from tests.benchmarks.serving import served
 from tests.browser import CHROMIUM, FLAGS
 from viz_app.drawing.payload import unpack
 from viz_app.session import live
-from viz_app.session.arrival import whole
+from viz_app.session.parameters import whole
 
 APP = Path(viz_app.__file__).with_name("app.py")
 CHECKPOINTS = ("dates", "eng-fra")

@@ -2,8 +2,10 @@
 
 import csv
 import io
-from dataclasses import replace
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from models.scope import Scope
 from models.trace import Trace
 from models.trace.edits import MaskChange, MaskChanges
 from viz_app import ui, words
-from viz_app.session import live, reference_models
+from viz_app.session import live, reference_models, url_state
 from viz_app.session.current_run import Shown
 from viz_app.session.live import Desk
 from viz_app.sidebar import examples
@@ -37,11 +39,42 @@ def trace(scope: Scope) -> Trace:
     return scope.run("abc", "ed")
 
 
+@dataclass
+class Session:
+    """One that no browser has opened. `url` is what its address says."""
+
+    url: dict[str, list[str]] = field(default_factory=dict)
+    session_state: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def query_params(self) -> "Session":
+        return self
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.url)
+
+    def get_all(self, name: str) -> list[str]:
+        return self.url[name]
+
+    def run(self, view: Callable[[], object], **asked: str) -> object:
+        """What one run sees, having followed the URL if it asks for anything; the URL after it."""
+        if asked:
+            self.session_state.pop("url", None)
+            self.url = {name.replace("_", "-"): [text] for name, text in asked.items()}
+        url_state.arrive()
+        seen = view()
+        self.url = parse_qs(url_state.publish().query)
+        return seen
+
+    @property
+    def says(self) -> dict[str, str]:
+        return {name: text for name, (text,) in self.url.items()}
+
+
 @pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A session and an address that no browser has opened."""
-    made = SimpleNamespace(session_state={}, query_params={})
-    for module in (decoding_state, masks_state, masks_state.state):
+def session(monkeypatch: pytest.MonkeyPatch) -> Session:
+    made = Session()
+    for module in (decoding_state, url_state):
         monkeypatch.setattr(module, "st", made)
     return made
 
@@ -120,63 +153,66 @@ def test_a_plotly_picture_is_saved_as_a_drawing() -> None:
 # the Decoding page
 
 
-def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(session: SimpleNamespace, scope: Scope, trace: Trace) -> None:
-    decoding_state.place(scope, trace)
+def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(session: Session, scope: Scope, trace: Trace) -> None:
+    place = partial(decoding_state.place, scope, trace)
+    session.run(place)
     for position, token in ((1, 4), (3, 5), (2, 6)):
         decoding_state.force(position, token)
-    assert decoding_state.place(scope, trace) == Place(step=2, forced=((1, 4), (2, 6)))
-    assert session.query_params == {"step": "3", "force": "2:4,3:6"}
+    assert session.run(place) == Place(step=2, forced=((1, 4), (2, 6)))
+    assert session.says == {"step": "3", "force": "2:4,3:6"}
     decoding_state.force(2, 6)                       # the same again
-    assert decoding_state.place(scope, trace).forced == ((1, 4),)
+    assert session.run(place).forced == ((1, 4),)
     decoding_state.let_go()
-    assert decoding_state.place(scope, trace).forced == ()
+    assert session.run(place).forced == ()
     assert not decoding_state.cleared()
 
 
-def test_another_source_lets_go_and_says_so(session: SimpleNamespace, scope: Scope, trace: Trace) -> None:
-    session.query_params.update({"step": "4", "force": "2:4", "node": "3:1", "heads": "mean"})
-    assert decoding_state.place(scope, trace) == Place(3, ((1, 4),), (2, 0), True)
+def test_another_source_lets_go_and_says_so(session: Session, scope: Scope, trace: Trace) -> None:
+    place = partial(decoding_state.place, scope, trace)
+    assert session.run(place, step="4", force="2:4", node="3:1", heads="mean") == Place(3, ((1, 4),), (2, 0), True)
     assert not decoding_state.cleared()
-    assert decoding_state.place(scope, scope.run("cb", "d")) == Place(mean=True)
+    assert session.run(lambda: decoding_state.place(scope, scope.run("cb", "d"))) == Place(mean=True)
     assert decoding_state.cleared()
-    assert session.query_params == {"heads": "mean"}
-    decoding_state.force(0, 5)
+    assert session.says == {"heads": "mean"}
+    session.run(lambda: decoding_state.force(0, 5))
     assert not decoding_state.cleared()
 
 
-def test_a_node_a_step_and_the_mean(session: SimpleNamespace, scope: Scope, trace: Trace) -> None:
-    decoding_state.place(scope, trace)
+def test_a_node_a_step_and_the_mean(session: Session, scope: Scope, trace: Trace) -> None:
+    place = partial(decoding_state.place, scope, trace)
+    session.run(place)
     decoding_state.choose_node(4, 2)
     decoding_state.choose_mean(True)
     decoding_state.go(-3)
-    assert decoding_state.place(scope, trace) == Place(0, (), (4, 2), True)
+    assert session.run(place) == Place(0, (), (4, 2), True)
     decoding_state.go(7)
-    assert decoding_state.place(scope, trace).step == 7
-    assert session.query_params == {"step": "8", "node": "5:3", "heads": "mean"}
+    assert session.run(place).step == 7
+    assert session.says == {"step": "8", "node": "5:3", "heads": "mean"}
 
 
 # the Masks page
 
 
-def test_changes_of_masks_go_to_the_address_of_their_kind(session: SimpleNamespace, trace: Trace) -> None:
+def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trace: Trace) -> None:
+    changes = partial(masks_state.changes, trace)
+    session.run(changes)
     masks_state.paint("cross", [(1, 2, 0), (0, 1, 1)])
     masks_state.choose("encoder_self", "window", 3)
     masks_state.mask_padding("decoder_self", False)
-    assert session.query_params == {"cross-mask": "f1.2_a0.1", "encoder-mask": "window3", "decoder-mask": "nopad"}
-    assert masks_state.changes(trace) == MaskChanges(
+    assert session.run(changes) == MaskChanges(
         MaskChange(ready="window", k=3), MaskChange(("padding",)), MaskChange(forbidden=((1, 2),), opened=((0, 1),)),
     )  # fmt: skip
-    session.query_params["encoder-mask"] = "blocks4"      # a pasted address
-    del session.query_params["cross-mask"]
-    assert masks_state.changes(trace) == MaskChanges(MaskChange(ready="block-diagonal", k=4), MaskChange(("padding",)))
+    assert session.says == {"cross-mask": "f1.2_a0.1", "encoder-mask": "window3", "decoder-mask": "nopad"}
+    pasted = session.run(changes, encoder_mask="blocks4", decoder_mask="nopad")
+    assert pasted == MaskChanges(MaskChange(ready="block-diagonal", k=4), MaskChange(("padding",)))
     masks_state.undo()
-    assert masks_state.changes(trace) == MaskChanges()
-    assert session.query_params == {}
+    assert session.run(changes) == MaskChanges()
+    assert session.says == {}
 
 
-def test_only_kinds_that_there_are_can_be_changed(session: SimpleNamespace) -> None:
-    session.query_params.update({"encoder-mask": "causal", "cross-mask": "f0.1"})
-    found = masks_state.changes(letters("recurrent", n_ctx=13).run("ab", "b"))
+def test_only_kinds_that_there_are_can_be_changed(session: Session) -> None:
+    trace = letters("recurrent", n_ctx=13).run("ab", "b")
+    found = session.run(lambda: masks_state.changes(trace), encoder_mask="causal", cross_mask="f0.1")
     assert found == MaskChanges(cross=MaskChange(forbidden=((0, 1),)))
 
 

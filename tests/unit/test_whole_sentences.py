@@ -331,8 +331,10 @@ def test_sizes_are_told_where_they_differ(sizes: tuple[int, ...], said: str) -> 
 
 def test_names_in_links_of_the_masks_page_stay() -> None:
     """A link from yesterday shows the same today."""
-    assert (masks_state.SECOND, masks_state.WHICH, masks_state._VIEW_PARAM) == ("masks-second", "masks-shown", "mask")
-    assert masks_state._PARAMS == {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask", "cross": "cross-mask"}
+    named = masks_state.SECOND.name, masks_state.WHICH.name, masks_state.PAINTED.name
+    assert named == ("masks-second", "masks-shown", "mask")
+    by_kind = {kind: parameter.name for kind, parameter in masks_state.CHANGES.items()}
+    assert by_kind == {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask", "cross": "cross-mask"}
 
 
 @pytest.mark.parametrize(("kind", "said"), [

@@ -24,8 +24,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from models import Scope
 from viz_app.drawing.payload import pack
 from viz_app.session import cache
-from viz_app.session.arrival import whole
 from viz_app.session.current_run import Shown
+from viz_app.session.parameters import whole
 
 Pictures = dict[str, bytes | dict]      # key of a component → what it shows
 Texts = tuple[str, str]                 # what stands in the source's and in the target's box

@@ -17,15 +17,15 @@ from viz_app.ui import small_print, strip
 def read(desk: Desk, source: str, target: str) -> tuple[Trace | None, dict[str, dict]]:
     """The run, None if there is none of these texts, and the small print under the box of each: how long its text is, or
     what is wrong with it. The desk then shows it."""
-    scope, notes = desk.scope, {SOURCE: small_print(""), TARGET: small_print("")}
+    scope, notes = desk.scope, {SOURCE.name: small_print(""), TARGET.name: small_print("")}
     try:
         trace = cache.trace(scope, source, target if target.strip() else None, desk.drafts(scope))
     except (models.InputError, CheckpointError) as error:       # a checkpoint may have been replaced since it was opened
         said = checkpoints.told(error)
-        notes[getattr(error, "field", SOURCE)] = small_print(f"{said[:1].upper()}{said[1:]}.", bad=True)
+        notes[getattr(error, "field", SOURCE.name)] = small_print(f"{said[:1].upper()}{said[1:]}.", bad=True)
         return None, notes
     for field, row in ((SOURCE, trace.source), (TARGET, trace.target)):
-        notes[field] = small_print(words.length(row.tokens, scope.n_ctx, row.unknown))
+        notes[field.name] = small_print(words.length(row.tokens, scope.n_ctx, row.unknown))
     desk.show(Shown(scope, trace))
     return trace, notes
 

@@ -1,21 +1,132 @@
-"""What a session looks at, typed, and its place in the URL, so that a pasted link shows the same view.
+"""What a session has chosen, and the one way of it into the URL and out of it, so that a pasted link shows the same view.
 
-The sidebar's texts are widgets bound to the URL under the keys named here; the chosen head and the locked token are
-kept in the session and written to the URL by `publish`.
+Every choice is a typed parameter (parameters.py). A run follows the URL if it is the session's first, or if the browser's Back
+or Forward has led to it; any other run is the session's own and says what the URL becomes. The component `live` writes that
+into the browser's address: a deliberate step as an entry of its history, all else over the entry that stands.
 """
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.sites import sharpest_head
-from viz_app.session.arrival import whole
+from viz_app.session.parameters import Choice, Parameter, Text, Whole
 
-CHECKPOINT, SOURCE, TARGET = "checkpoint", "source", "target"
-_FOCUS, _PUBLISHED = "focus", "published"
-_LOCK = re.compile(r"[qk]\d{1,5}")
+Value = TypeVar("Value")
+
+CHECKPOINT = Text("checkpoint", is_step=True)
+SOURCE, TARGET = Text("source", default=None), Text("target")
+SITE, HEAD = Text("site", is_step=True), Whole("head", is_step=True)
+LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")
+_SESSION = "url"
+
+
+@dataclass
+class _Session:
+    """The choices of one session. `unread` is what the URL says of parameters that nothing has asked for yet; `used` are those
+    that this run has asked for, which is what stands in the URL after it."""
+
+    unread: dict[str, list[str]] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+    used: dict[str, Parameter] = field(default_factory=dict)
+    follows: bool = True        # the run under way follows the URL: what that does not say is the default
+    page: object = None
+    steps: int = 0
+    standing: tuple[object, dict[str, list[str]]] | None = None      # after the last run: the page, and where its steps stood
+
+
+@dataclass(frozen=True)
+class Address:
+    """What stands in the URL, as a query string, and how many deliberate steps have led there within pages."""
+
+    query: str
+    steps: int
+
+
+def _session() -> _Session:
+    return st.session_state.setdefault(_SESSION, _Session())
+
+
+def arrive(page: object = None) -> None:
+    """A run of this page begins."""
+    session = _session()
+    session.follows = session.standing is None or _is_history_navigation()
+    session.used, session.page = {}, page
+    if session.follows:
+        session.unread = {name: st.query_params.get_all(name) for name in st.query_params}
+
+
+def _is_history_navigation() -> bool:
+    """Has the browser's Back or Forward led to this run?"""
+    run = get_script_run_ctx()
+    return run is not None and run.is_history_navigation
+
+
+def follows() -> bool:
+    """Does the run under way follow the URL?"""
+    return _session().follows
+
+
+def get(parameter: Parameter[Value]) -> Value:
+    """What is chosen, which from now on stands in the URL."""
+    session, name = _session(), parameter.name
+    if name in session.unread:
+        session.values[name] = parameter.from_url(session.unread.pop(name))
+    elif session.follows and name not in session.used:
+        session.values.pop(name, None)
+    session.used[name] = parameter
+    return session.values.get(name, parameter.default)
+
+
+def keep(parameter: Parameter[Value], value: Value) -> None:
+    """Choose this value."""
+    session = _session()
+    session.unread.pop(parameter.name, None)
+    session.used[parameter.name] = parameter
+    session.values[parameter.name] = value
+
+
+def one_of(choice: Choice, options: Sequence[Value], default: Value) -> Value:
+    """The chosen one of these options. If it is none of them, nothing is chosen, and it is the `default`."""
+    found = [option for option in options if str(option) == str(get(choice))]
+    if not found:
+        keep(choice, choice.default)
+    return found[0] if found else default
+
+
+def bound(parameter: Parameter[Value], value: Value, then: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Settings of the Streamlit widget that shows this value of the parameter: its key, and that its changes are kept.
+    `then` is called after a change."""
+    key = parameter.name
+    if key not in st.session_state or st.session_state[key] != value:     # set needlessly, it would overwrite what is being typed
+        st.session_state[key] = value
+
+    def changed() -> None:
+        keep(parameter, st.session_state[key])
+        then()
+
+    return {"key": key, "on_change": changed}
+
+
+def publish() -> Address:
+    """The run ends: what stands in the URL now, if the browser writes it there."""
+    session = _session()
+    texts = {name: parameter.in_url(get(parameter)) for name, parameter in session.used.items()}
+    places = {name: text for name, text in texts.items() if session.used[name].is_step}
+    page, before = session.standing or (None, {})
+    if page == session.page and not session.follows:
+        session.steps += any(before[name] != places[name] for name in before.keys() & places.keys())
+    session.follows, session.standing = False, (session.page, places)
+    query = urlencode(texts, doseq=True)
+    if run := get_script_run_ctx():
+        run.query_string = query        # of a rerun that Python asks for itself
+    return Address(query, session.steps)
 
 
 @dataclass(frozen=True)
@@ -25,19 +136,6 @@ class Focus:
     site: str = ""
     head: int = 0
     lock: str = ""
-
-    def as_params(self) -> dict[str, str]:
-        params = {"site": self.site, "head": str(self.head), "lock": self.lock}
-        return {name: value for name, value in params.items() if value}
-
-    @classmethod
-    def from_params(cls, params: dict[str, str]) -> "Focus":
-        """What a URL asks for; anything unreadable in it is left out."""
-        head, lock = params.get("head", ""), params.get("lock", "")
-        return cls(
-            params.get("site", ""), int(head) if re.fullmatch(r"\d{1,4}", head) else 0,
-            lock if _LOCK.fullmatch(lock) else "",
-        )
 
     def within(self, trace: Trace) -> "Focus":
         """The nearest focus that exists in this trace; the sharpest head where the site does not."""
@@ -49,59 +147,30 @@ class Focus:
         return replace(self, head=min(self.head, site.n_heads - 1), lock=lock)
 
 
-def arrive() -> None:
-    """At a full run: follow the URL if it was pasted, or reached by the browser's back and forward buttons."""
-    params = {name: st.query_params[name] for name in ("site", "head", "lock") if name in st.query_params}
-    if params and params != st.session_state.get(_PUBLISHED):
-        st.session_state[_FOCUS] = Focus.from_params(params)
-
-
 def focus(trace: Trace) -> tuple[AttentionSite, Focus]:
-    """The chosen site of this trace and the focus on it, now also in the URL."""
-    found = st.session_state.get(_FOCUS, Focus()).within(trace)
-    st.session_state[_FOCUS] = found
-    _publish(found.as_params())
+    """The chosen site of this trace and the focus on it."""
+    found = _focus().within(trace)
+    _choose(found)
     return trace.attention[found.site], found
 
 
 def pick(site: str, head: int) -> None:
     """Choose a head. The locked token stays where the new head reads the same tokens."""
-    old = st.session_state.get(_FOCUS, Focus())
+    old = _focus()
     same_rows = re.sub(r"\d", "", old.site) == re.sub(r"\d", "", site)
-    st.session_state[_FOCUS] = Focus(site, head, old.lock if same_rows else "")
+    _choose(Focus(site, head, old.lock if same_rows else ""))
 
 
 def lock(token: str) -> None:
     """Hold a token of the chosen head, or let go with ""."""
-    held = token if _LOCK.fullmatch(token) else ""
-    st.session_state[_FOCUS] = replace(st.session_state.get(_FOCUS, Focus()), lock=held)
+    keep(LOCK, LOCK.from_url([token]))
 
 
-def keep(name: str, value: str | int | None) -> None:
-    """Put a choice of a page into the session and into the URL, or take it out of both."""
-    text = value if value is None else whole(str(value))
-    st.session_state[f"{name} kept"] = text
-    if text is None:
-        st.query_params.pop(name, None)
-    else:
-        st.query_params[name] = text
+def _focus() -> Focus:
+    return Focus(get(SITE), get(HEAD) or 0, get(LOCK))
 
 
-def kept(name: str) -> str | None:
-    """What the URL says, else what the session remembers, which is then in the URL again."""
-    asked = st.query_params.get(name)
-    remembered = st.session_state.get(f"{name} kept")
-    if asked is None and remembered is not None:
-        keep(name, remembered)
-    st.session_state[f"{name} kept"] = asked or remembered
-    return asked or remembered
-
-
-def _publish(params: dict[str, str]) -> None:
-    standing = all(st.query_params.get(name) == value for name, value in params.items())    # a change of page empties the URL
-    if standing and params == st.session_state.get(_PUBLISHED):
-        return
-    st.session_state[_PUBLISHED] = params
-    if "lock" not in params and "lock" in st.query_params:
-        del st.query_params["lock"]
-    st.query_params.update(params)
+def _choose(found: Focus) -> None:
+    keep(SITE, found.site)
+    keep(HEAD, found.head)
+    keep(LOCK, found.lock)

@@ -9,15 +9,15 @@ from models import Scope
 from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
 from viz_app.components.plain import plain
-from viz_app.session import cache, live, respond
+from viz_app.session import cache, live, respond, url_state
 from viz_app.session.current_run import Shown
 from viz_app.session.live import Desk
-from viz_app.session.url_state import CHECKPOINT, SOURCE, TARGET
+from viz_app.session.url_state import CHECKPOINT, SOURCE, TARGET, bound
 from viz_app.sidebar.examples import examples, suited
 from viz_app.ui import note
 
 LANDING = "eng-fra"     # the checkpoint a newcomer sees first
-FIRST_TEXT = examples("translation")[0]     # the text box's default: what a URL without a source means
+FIRST_TEXT = examples("translation")[0]     # while no model has been opened
 _OFFERED, _EXAMPLE, _NAME = "offered", "example", "name"
 
 
@@ -41,30 +41,30 @@ def _checkpoint() -> tuple[str, Scope | None]:
     shared = checkpoints.is_shared()
     pick = "Pick a model" if shared else "Pick a model, or type the path of a checkpoint folder"
     name = st.selectbox(
-        "Model", names, key=CHECKPOINT, accept_new_options=True, bind="query-params", on_change=_completed,
+        "Model", names, accept_new_options=True, **bound(CHECKPOINT, url_state.get(CHECKPOINT) or names[0], _complete),
         placeholder="Pick a model" if shared else "Pick a model or type a folder",
         help="One of the models offered here." if shared else "A shipped model, or the path of a checkpoint folder of your own.",
     )
     slot = st.empty()
     st.session_state[_NAME] = name
     if not name:
-        note(slot, f"{pick}.", bad=True, key=CHECKPOINT)
+        note(slot, f"{pick}.", bad=True, key=CHECKPOINT.name)
         return "", None
     try:
         folder = checkpoints.folder(name)
         scope = cache.scope(folder)
     except CheckpointError as error:
-        note(slot, checkpoints.told(error), bad=True, key=CHECKPOINT)
+        note(slot, checkpoints.told(error), bad=True, key=CHECKPOINT.name)
         return name, None
-    note(slot, words.made(scope.training), key=CHECKPOINT)     # how good it is, the page says of the weights it shows
+    note(slot, words.made(scope.training), key=CHECKPOINT.name)     # how good it is, the page says of the weights it shows
     return folder, scope
 
 
-def _completed() -> None:
+def _complete() -> None:
     """Of a name that begins with the one that stands in the box, Streamlit's box hands over only the rest."""
-    typed, stood = st.session_state[CHECKPOINT] or "", st.session_state.get(_NAME) or ""
-    if stood and typed and not checkpoints.is_there(typed) and checkpoints.is_there(stood + typed):
-        st.session_state[CHECKPOINT] = stood + typed
+    typed, previous = url_state.get(CHECKPOINT) or "", st.session_state.get(_NAME) or ""
+    if previous and typed and not checkpoints.is_there(typed) and checkpoints.is_there(previous + typed):
+        url_state.keep(CHECKPOINT, previous + typed)
 
 
 def _texts(desk: Desk) -> bool:
@@ -79,10 +79,10 @@ def _texts(desk: Desk) -> bool:
         label_visibility="collapsed", on_change=_take_example,
     )
     pause = live.PAUSE if desk.is_open and desk.shown.scope is desk.scope else "0ms"
-    source = st.text_input(f"{t.source_label} (type here)", FIRST_TEXT, key=SOURCE, live=pause, bind="query-params")
+    source = st.text_input(f"{t.source_label} (type here)", live=pause, **bound(SOURCE, _source()))
     source_note = st.empty()
     target = st.text_input(
-        t.target_label, key=TARGET, live=pause, bind="query-params", placeholder="empty: the model writes it",
+        t.target_label, live=pause, placeholder="empty: the model writes it", **bound(TARGET, url_state.get(TARGET)),
         help="Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
     )
     target_note = st.empty()
@@ -92,24 +92,30 @@ def _texts(desk: Desk) -> bool:
     trace, notes = respond.read(desk, source, target)
     for field, slot in ((SOURCE, source_note), (TARGET, target_note)):
         with slot:
-            plain(notes[field], key=f"note {field}")
+            plain(notes[field.name], key=f"note {field.name}")
     return trace is not None
 
 
+def _source() -> str:
+    source = url_state.get(SOURCE)
+    return FIRST_TEXT if source is None else source
+
+
 def _suit(scope: Scope, example: str) -> None:
-    """Start a model of another task or language with an example of its own, because a sentence is no date; a text that
-    came by URL stays."""
-    known, now = st.session_state.get(_OFFERED), (scope.task, scope.examples)
-    st.session_state[_OFFERED] = now
-    if known is None and example != FIRST_TEXT and SOURCE not in st.query_params:
-        st.session_state[SOURCE] = example
-    elif known is not None and known != now:
-        st.session_state[SOURCE], st.session_state[TARGET] = example, ""
+    """Start where the URL names no text, and with a model of another task or language, with an example of its own, because a
+    sentence is no date; a text that came by URL stays."""
+    known, offered = st.session_state.get(_OFFERED), (scope.task, scope.examples)
+    st.session_state[_OFFERED] = offered
+    named = url_state.get(SOURCE) is not None
+    if not named or (known is not None and known != offered and not url_state.follows()):
+        url_state.keep(SOURCE, example)
+        if named:
+            url_state.keep(TARGET, "")
 
 
 def _swap(desk: Desk) -> None:
     """One button: take over the model's text to edit it, or hand the writing back to the model."""
-    if st.session_state[TARGET].strip():
+    if url_state.get(TARGET).strip():
         st.button("Let the model write it", key="free", on_click=_set_target, args=(lambda: "",), width="stretch")
         return
 
@@ -121,10 +127,11 @@ def _swap(desk: Desk) -> None:
 
 
 def _set_target(text: Callable[[], str]) -> None:
-    st.session_state[TARGET] = text()
+    url_state.keep(TARGET, text())
 
 
 def _take_example() -> None:
     if st.session_state[_EXAMPLE]:
-        st.session_state[SOURCE], st.session_state[TARGET] = st.session_state[_EXAMPLE], ""
+        url_state.keep(SOURCE, st.session_state[_EXAMPLE])
+        url_state.keep(TARGET, "")
         st.session_state[_EXAMPLE] = None

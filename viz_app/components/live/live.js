@@ -1,3 +1,17 @@
+// Writes Python's address over the browser's: a deliberate step as an entry of the history, to which Back returns, all else over
+// the entry that stands. What Streamlit itself reads of the address ("embed") stays.
+class History {
+  write({ query, steps }) {
+    const isStep = steps > (this.steps ?? steps);
+    this.steps = steps;
+    const own = [...new URLSearchParams(location.search)].filter(([name]) => /^embed(_options)?$/i.test(name));
+    const search = new URLSearchParams([...new URLSearchParams(query), ...own]).toString();
+    if (search === new URLSearchParams(location.search).toString()) return;
+    const url = location.pathname + (search && `?${search}`) + location.hash;
+    isStep ? history.pushState({}, "", url) : history.replaceState({}, "", url);
+  }
+}
+
 // Asks for new pictures while someone types in the two text boxes: one question at a time, then for what has been typed
 // since. Without an answer nothing is lost, because Streamlit's rerun follows.
 class Live {
@@ -55,4 +69,5 @@ const typed = () => ["source", "target"].map((name) => document.querySelector(`.
 
 function mount({ data }) {
   (window.attnscopeLive ??= new Live()).follow(data);
+  (window.attnscopeHistory ??= new History()).write(data.address);
 }

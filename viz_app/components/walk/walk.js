@@ -14,7 +14,6 @@ class Walk {
     this.tip = root.querySelector(".tip");
     this.range = root.querySelector("input");
     this.table = new Table(root.querySelector(".stage"), { hover: (spot, event) => this.point(spot, event), click: (index) => this.choose(index) });
-    this.stage = Number(new URLSearchParams(location.search).get("inside-stage")) || 0;   // Python only writes it there
     this.range.oninput = () => this.go(Number(this.range.value));
     root.querySelector(".back").onclick = () => this.go(this.stage - 1);
     root.querySelector(".on").onclick = () => this.go(this.stage + 1);
@@ -30,15 +29,15 @@ class Walk {
     this.key_ = picture.key;
     this.range.max = picture.stages.length - 1;
     this.range.style.setProperty("--stops", picture.stages.length);
-    this.stage = Math.max(0, Math.min(this.stage, picture.stages.length - 1));
+    this.stage = Math.max(0, Math.min(this.stage ?? picture.stage ?? 0, picture.stages.length - 1));   // afterwards it is told to Python
     this.root.querySelector(".title").textContent = picture.title;
     this.root.querySelector(".chip").style.background = headColour(picture.head);
     const names = this.root.querySelector(".names");
-    names.replaceChildren();
-    picture.stages.forEach((stage, i) => {
-      const button = put(names, "button", "", stage.name);
-      Object.assign(button, { type: "button", title: stage.title, onclick: () => this.go(i) });
+    picture.stages.forEach((stage, i) => {      // in the same buttons, so that the one with the focus keeps it
+      const button = names.children[i] ?? put(names, "button", "", stage.name);
+      Object.assign(button, { type: "button", title: stage.title, textContent: stage.name, onclick: () => this.go(i) });
     });
+    while (names.children.length > picture.stages.length) names.lastChild.remove();
     this.tip.hidden = true;
     this.width = 0;
     this.layout();

@@ -11,26 +11,26 @@ from viz_app import checkpoints, words
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
 from viz_app.drawing.sites import blocked_bits, token_rows
-from viz_app.session import cache
+from viz_app.session import cache, url_state
 from viz_app.session.current_run import Shown
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice, Switch
 from viz_app.ui import note, small_print
 from viz_app.views.attention import growth_files
 
-_SHOWN, _STEP = "growth", "growth-step"
+_SHOWN, _STEP = Switch("growth"), Choice("growth-step", is_step=False)
 
 
 def choose(shown: Shown) -> int | None:
     """Draw the switch and the slider over the checkpoint's snapshots; returns the chosen step, if there is one to show."""
     steps = shown.scope.snapshots
-    if not steps or not st.toggle("Show how it learned", key=_SHOWN, bind="query-params"):
+    if not steps or not st.toggle("Show how it learned", **url_state.bound(_SHOWN, url_state.get(_SHOWN))):
         return None
     left, right = st.columns([1, 1.3], gap="medium")
     with left:
-        if st.session_state.get(_STEP) not in steps:
-            st.session_state[_STEP] = steps[-1]
         step = st.select_slider(
-            "Training step of the weights", steps, key=_STEP, format_func=lambda s: f"{s:,}", bind="query-params",
+            "Training step of the weights", steps, format_func=lambda s: f"{s:,}",
+            **url_state.bound(_STEP, url_state.one_of(_STEP, steps, steps[-1])),
             help="The pictures below show the same text under the weights of this step.",
         )
         said = st.empty()
@@ -44,9 +44,9 @@ def choose(shown: Shown) -> int | None:
     try:
         then = at(shown, step)
     except CheckpointError as error:
-        note(said, checkpoints.told(error), bad=True, key=_SHOWN)
+        note(said, checkpoints.told(error), bad=True, key=_SHOWN.name)
         return None
-    note(said, _line(step, then), key=_SHOWN)
+    note(said, _line(step, then), key=_SHOWN.name)
     return step
 
 
@@ -59,7 +59,7 @@ def at(shown: Shown, step: int | None) -> Shown:
 
 def said(step: int | None, then: Shown) -> Pictures:
     """What stands under the slider, for another text."""
-    return {f"note {_SHOWN}": small_print(_line(step, then))} if step is not None else {}
+    return {f"note {_SHOWN.name}": small_print(_line(step, then))} if step is not None else {}
 
 
 def _line(step: int, then: Shown) -> str:

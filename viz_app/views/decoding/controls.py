@@ -6,11 +6,17 @@ from models.decoding.runs import Method
 from models.trace import Trace
 from viz_app import words
 from viz_app.session import url_state
+from viz_app.session.parameters import Choice, Number, Whole
 from viz_app.views.decoding import state as decoding_state
 from viz_app.views.decoding.payloads import Reading, reading
 from viz_app.views.decoding.state import Place
 
 _HOW = {"greedy": "greedy", "sampling": "sample", "beam": "beam"}
+HOW = Choice("decoding-how", "greedy", options=tuple(_HOW))
+TEMPERATURE = Number("decoding-temperature", 1.0, low=0.1, high=5.0)
+TOP_K, TOP_P = Whole("decoding-top-k", 0, high=100_000), Number("decoding-top-p", 1.0, low=0.05, high=1.0)
+SEED, WIDTH = Whole("decoding-seed", 0, high=1_000_000), Whole("decoding-width", 4, low=1, high=12)
+ALPHA = Number("decoding-alpha", 0.6, low=0.0, high=2.0)
 _LAYER, _HEADS = "decoding-layer", "decoding-head"
 _MEAN = "mean over heads"
 _SLIM = 84  # px, the width of a number
@@ -19,71 +25,32 @@ _SLIM = 84  # px, the width of a number
 def controls(trace: Trace, place: Place) -> tuple[Method, Reading]:
     """One row of controls that wraps where the page is narrow. Every setting is in the URL."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall", key="decoding-controls"):
-        how = _HOW[
-            st.segmented_control(
-                "How inference takes the next token",
-                list(_HOW),
-                default="greedy",
-                required=True,
-                key="decoding-how",
-                bind="query-params",
-            )
-            or "greedy"
-        ]
+        how = _HOW[st.segmented_control(
+            "How inference takes the next token", list(_HOW), required=True, **url_state.bound(HOW, url_state.get(HOW)),
+        )]
         settings = {"sample": _sampling, "beam": _beam}.get(how, dict)()
         shown = _reading(trace, place.mean)
     return Method(how, **settings, forced=place.forced), shown
 
 
-def _number(label: str, low: float, high: float, start: float, step: float, key: str, said: str) -> float:
+def _number(label: str, parameter: Whole | Number, step: float, explanation: str) -> float:
     return st.number_input(
-        label,
-        low,
-        high,
-        start,
-        step,
-        key=f"decoding-{key}",
-        bind="query-params",
-        help=said,
-        width=max(_SLIM, 10 * len(label)),
+        label, parameter.low, parameter.high, step=step, help=explanation, width=max(_SLIM, 10 * len(label)),
+        **url_state.bound(parameter, url_state.get(parameter)),
     )
 
 
 def _sampling() -> dict:
-    temperature = _number(
-        "Temperature",
-        0.1,
-        5.0,
-        1.0,
-        0.1,
-        "temperature",
-        "Log-probabilities are divided by it: under 1 sharper, above 1 flatter.",
-    )
-    top_k = _number("Top-k", 0, 100_000, 0, 1, "top-k", "Draw from the k most probable tokens only; 0 means all.")
-    top_p = _number(
-        "Top-p",
-        0.05,
-        1.0,
-        1.0,
-        0.05,
-        "top-p",
-        "Draw from the smallest set whose probabilities reach p (nucleus sampling).",
-    )
-    seed = _number("Seed", 0, 1_000_000, 0, 1, "seed", "The same seed draws the same text.")
+    temperature = _number("Temperature", TEMPERATURE, 0.1, "Log-probabilities are divided by it: under 1 sharper, above 1 flatter.")
+    top_k = _number("Top-k", TOP_K, 1, "Draw from the k most probable tokens only; 0 means all.")
+    top_p = _number("Top-p", TOP_P, 0.05, "Draw from the smallest set whose probabilities reach p (nucleus sampling).")
+    seed = _number("Seed", SEED, 1, "The same seed draws the same text.")
     return {"temperature": temperature, "top_k": top_k or None, "top_p": top_p if top_p < 1 else None, "seed": seed}
 
 
 def _beam() -> dict:
-    width = _number("Width", 1, 12, 4, 1, "width", "How many texts are kept at each step.")
-    alpha = _number(
-        "Length α",
-        0.0,
-        2.0,
-        0.6,
-        0.1,
-        "alpha",
-        "Score = log-probability / ((5 + length) / 6)^α. 0 favours short texts.",
-    )
+    width = _number("Width", WIDTH, 1, "How many texts are kept at each step.")
+    alpha = _number("Length α", ALPHA, 0.1, "Score = log-probability / ((5 + length) / 6)^α. 0 favours short texts.")
     return {"width": width, "alpha": alpha}
 
 

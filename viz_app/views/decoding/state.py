@@ -12,9 +12,38 @@ import streamlit as st
 from models.scope import Scope
 from models.tokenizers.base import PAD, START
 from models.trace import Trace
+from viz_app.session import url_state
+from viz_app.session.parameters import Notation, Switch, Whole
 
-_PLACE, _OF, _CLEARED = "decoding place", "decoding place of", "decoding cleared"
-_NAMES = ("step", "force", "node", "heads")
+_SOURCE, _CLEARED = "decoding source", "decoding cleared"
+Pairs = tuple[tuple[int, int], ...]
+
+
+def _read_pairs(text: str) -> list[tuple[int, int]]:
+    found = (re.fullmatch(r"([0-9]{1,5}):([0-9]{1,6})", part) for part in text.split(",")[:200])
+    return [(int(m[1]), int(m[2])) for m in found if m]
+
+
+def _read_forced(text: str) -> Pairs:
+    return tuple(sorted({position - 1: token for position, token in _read_pairs(text) if position}.items()))
+
+
+def _write_forced(forced: Pairs) -> str:
+    return ",".join(f"{position + 1}:{token}" for position, token in forced)
+
+
+def _read_node(text: str) -> tuple[int, int] | None:
+    return next(((step - 1, rank - 1) for step, rank in _read_pairs(text) if step and rank), None)
+
+
+def _write_node(node: tuple[int, int]) -> str:
+    return f"{node[0] + 1}:{node[1] + 1}"
+
+
+STEP = Whole("step", 1, low=1, high=99_999)
+FORCED = Notation("force", (), read=_read_forced, write=_write_forced)
+NODE = Notation("node", read=_read_node, write=_write_node, default=None)
+MEAN = Switch("heads", on="mean")
 
 
 @dataclass(frozen=True)
@@ -26,27 +55,6 @@ class Place:
     node: tuple[int, int] | None = None
     mean: bool = False
 
-    def as_params(self) -> dict[str, str]:
-        params = {
-            "step": str(self.step + 1) if self.step else "",
-            "force": ",".join(f"{position + 1}:{token}" for position, token in self.forced),
-            "node": f"{self.node[0] + 1}:{self.node[1] + 1}" if self.node else "",
-            "heads": "mean" if self.mean else "",
-        }
-        return {name: value for name, value in params.items() if value}
-
-    @classmethod
-    def from_params(cls, params: dict[str, str]) -> "Place":
-        """What a URL asks for; anything unreadable in it is left out."""
-        pairs = _pairs(params.get("force", ""))
-        step, node = params.get("step", ""), _pairs(params.get("node", ""))
-        return cls(
-            int(step) - 1 if re.fullmatch(r"[1-9]\d{0,4}", step) else 0,
-            tuple(sorted({position - 1: token for position, token in pairs if position}.items())),
-            next(((s - 1, rank - 1) for s, rank in node if s and rank), None),
-            params.get("heads") == "mean",
-        )
-
     def within(self, scope: Scope) -> "Place":
         """Without forced tokens that this model does not have, or may not write."""
         legal = tuple(
@@ -55,40 +63,30 @@ class Place:
         return replace(self, forced=legal)
 
 
-def _pairs(text: str) -> list[tuple[int, int]]:
-    found = (re.fullmatch(r"(\d{1,5}):(\d{1,6})", part) for part in text.split(",")[:200])
-    return [(int(m[1]), int(m[2])) for m in found if m]
-
-
 def place(scope: Scope, trace: Trace) -> Place:
-    """Where this session stands on this source; a pasted URL is followed once, when the page first opens."""
-    of = (str(scope.path), trace.source.ids)
-    found: Place | None = st.session_state.get(_PLACE)
-    if found is None:
-        found = Place.from_params({name: st.query_params[name] for name in _NAMES if name in st.query_params})
+    """Where this session stands on this source."""
+    found = _place()
+    source, previous = (str(scope.path), trace.source.ids), st.session_state.get(_SOURCE)
+    st.session_state[_SOURCE] = source
+    if url_state.follows():
         st.session_state[_CLEARED] = False
-    elif st.session_state.get(_OF) != of:
+    elif previous not in (None, source):
         st.session_state[_CLEARED] = bool(found.forced)
-        found = replace(found, forced=(), node=None, step=0)
-    st.session_state[_OF] = of
+        found = Place(mean=found.mean)
     found = found.within(scope)
     keep(found)
     return found
 
 
-def keep(found: Place) -> None:
-    """Remember it and write it to the URL."""
-    st.session_state[_PLACE] = found
-    params = found.as_params()
-    for name in _NAMES:
-        if name in params and st.query_params.get(name) != params[name]:
-            st.query_params[name] = params[name]
-        elif name not in params and name in st.query_params:
-            del st.query_params[name]
+def _place() -> Place:
+    get = url_state.get
+    return Place(get(STEP) - 1, get(FORCED), get(NODE), get(MEAN))
 
 
-def _change(**parts: object) -> None:
-    st.session_state[_PLACE] = replace(st.session_state.get(_PLACE, Place()), **parts)
+def keep(place: Place) -> None:
+    """Remember it."""
+    for parameter, value in ((STEP, place.step + 1), (FORCED, place.forced), (NODE, place.node), (MEAN, place.mean)):
+        url_state.keep(parameter, value)
 
 
 def cleared() -> bool:
@@ -98,29 +96,29 @@ def cleared() -> bool:
 
 def go(position: int) -> None:
     """The reader stands at this position."""
-    _change(step=max(0, position))
+    url_state.keep(STEP, max(0, position) + 1)
 
 
 def force(position: int, token: int) -> None:
     """Take this token at this position and forget what was forced behind it; the same token again lets it go."""
-    old = st.session_state.get(_PLACE, Place())
+    old = _place()
     before = tuple(pair for pair in old.forced if pair[0] < position)
     again = (position, token) in old.forced
     st.session_state[_CLEARED] = False
-    _change(step=position, forced=before if again else (*before, (position, token)), node=None)
+    keep(replace(old, step=position, forced=before if again else (*before, (position, token)), node=None))
 
 
 def let_go() -> None:
     """No token is forced any more."""
     st.session_state[_CLEARED] = False
-    _change(forced=(), node=None)
+    keep(replace(_place(), forced=(), node=None))
 
 
 def choose_node(step: int, rank: int) -> None:
     """A node of the beam, both counted from 0."""
-    _change(node=(step, rank))
+    url_state.keep(NODE, (step, rank))
 
 
 def choose_mean(mean: bool) -> None:
     """The mean over heads instead of one head."""
-    _change(mean=mean)
+    url_state.keep(MEAN, mean)

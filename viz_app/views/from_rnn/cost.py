@@ -9,13 +9,16 @@ import streamlit as st
 from models.analysis.layer_timing import LENGTHS, Timing, machine, measure
 from models.analysis.reach import KINDS
 from viz_app.session.current_run import Shown
+from viz_app.session.parameters import Choice, Whole
+from viz_app.session.url_state import bound, get
 from viz_app.ui import download
 from viz_app.views.from_rnn import charts as charts
 from viz_app.views.from_rnn import files as files
 from viz_app.views.from_rnn import text as say
-from viz_app.views.from_rnn.parts import Layers, layers
+from viz_app.views.from_rnn.parts import WIDTH, Layers, layers
 
-SIZES = [16, 32, 64, 128, 256, 512]
+SIZES = (16, 32, 64, 128, 256, 512)
+D, REPETITIONS = Choice("from-rnn-d", 128, False, SIZES), Whole("from-rnn-repetitions", 7, low=1, high=25)
 SLICE, PAUSE = 0.3, 0.05     # seconds of measuring in one run of the fragment, and until the next
 _MEASURED = "from-rnn measured"
 
@@ -61,11 +64,12 @@ def cost(shown: Shown) -> None:
 def _measuring(shown: Shown, there: Layers) -> None:
     """The button and its knobs; the times below run on by themselves."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        d = st.select_slider("d (features), the same for all", SIZES, 128, key="from-rnn-d", bind="query-params", width=260)
-        repetitions = st.slider("Repetitions", 1, 25, 7, key="from-rnn-repetitions", bind="query-params", width=200)
-        width = st.session_state["from-rnn-width"]
+        d = st.select_slider("d (features), the same for all", SIZES, width=260, **bound(D, get(D)))
+        repetitions = st.slider(
+            "Repetitions", REPETITIONS.low, REPETITIONS.high, width=200, **bound(REPETITIONS, get(REPETITIONS))
+        )
         st.button("Measure on this machine", key="from-rnn-measure", type="primary", icon=":material/timer:",
-                  on_click=_begin, args=(shown, d, width, repetitions))
+                  on_click=_begin, args=(shown, d, get(WIDTH), repetitions))
         st.button("Stop", key="from-rnn-stop", on_click=_stop, icon=":material/stop:")
     measured: Measured | None = st.session_state.get(_MEASURED)
     running = measured is not None and measured.running

@@ -5,7 +5,9 @@ from collections.abc import Callable
 import streamlit as st
 
 from viz_app import ui
+from viz_app.session import url_state
 from viz_app.session.current_run import Shown
+from viz_app.session.parameters import Choice
 from viz_app.views.from_rnn import text as say
 from viz_app.views.from_rnn.cost import cost
 from viz_app.views.from_rnn.learning import similarities, stages
@@ -21,13 +23,14 @@ SECTIONS: dict[str, Callable[[Shown], None]] = {
     "Stages, on dates": stages,
     "Similarities": similarities,
 }
+SECTION = Choice("from-rnn-section", "What reaches what", options=tuple(SECTIONS))
 
 
 def from_rnn(shown: Shown) -> None:
     """Draw the page."""
     ui.headline(say.QUESTION, say.ANSWER)
     section = st.segmented_control(
-        "Section", list(SECTIONS), default="What reaches what", required=True, key="from-rnn-section", bind="query-params",
-        label_visibility="collapsed",
+        "Section", list(SECTIONS), required=True, label_visibility="collapsed",
+        **url_state.bound(SECTION, url_state.get(SECTION)),
     )
     SECTIONS[section](shown)

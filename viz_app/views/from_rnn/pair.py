@@ -10,13 +10,16 @@ from viz_app.components.maps import maps
 from viz_app.drawing.labels import labels
 from viz_app.session import cache, reference_models
 from viz_app.session.current_run import Shown
+from viz_app.session.parameters import Choice
+from viz_app.session.url_state import bound, one_of
 from viz_app.ui import download
 from viz_app.views.from_rnn import files as files
 from viz_app.views.from_rnn import maps as draw
 from viz_app.views.from_rnn import pair_maps as heads
 from viz_app.views.from_rnn import text as say
 
-LAYER, HEAD = "from-rnn-layer", "from-rnn-head"
+NEAREST = "nearest"     # the head of all layers that is least apart from the alignment
+LAYER, HEAD = Choice("from-rnn-layer", NEAREST), Choice("from-rnn-head", 1)
 
 
 def pair(shown: Shown) -> None:
@@ -71,15 +74,14 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
 def _chosen(sites: list[AttentionSite], nearest: tuple[int, int]) -> tuple[AttentionSite, int]:
     """The head picked, at first the one nearest to the alignment."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        layers = list(range(1, len(sites) + 1))
-        options = ["nearest", *layers]
+        options = [NEAREST, *range(1, len(sites) + 1)]
         layer = st.segmented_control(
-            "Transformer's layer", options, default="nearest", required=True, key=LAYER, bind="query-params",
-            format_func=lambda o: "nearest head" if o == "nearest" else str(o),
+            "Transformer's layer", options, required=True, **bound(LAYER, one_of(LAYER, options, NEAREST)),
+            format_func=lambda o: "nearest head" if o == NEAREST else str(o),
             help="“Nearest head” is the one of all layers whose rows are on average least apart from Bahdanau's.",
         )
+        numbers = list(range(1, sites[0].n_heads + 1))
         head = st.segmented_control(
-            "Head", list(range(1, sites[0].n_heads + 1)), default=1, required=True, key=HEAD, bind="query-params",
-            disabled=layer == "nearest",
+            "Head", numbers, required=True, **bound(HEAD, one_of(HEAD, numbers, 1)), disabled=layer == NEAREST,
         )
-    return (sites[nearest[0]], nearest[1]) if layer == "nearest" else (sites[layer - 1], head - 1)
+    return (sites[nearest[0]], nearest[1]) if layer == NEAREST else (sites[layer - 1], head - 1)

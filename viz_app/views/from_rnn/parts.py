@@ -7,13 +7,16 @@ import streamlit as st
 from models.analysis.reach import CNN, KINDS, Choice, holds
 from models.tokenizers.base import Encoding
 from viz_app import ui
-from viz_app.session import cache, reference_models
+from viz_app.session import cache, parameters, reference_models, url_state
 from viz_app.session.current_run import Shown
 from viz_app.views.from_rnn import text as say
 from viz_app.views.from_rnn.maps import Named
 
 LONGEST = 64     # tokens; the Jacobian grows with their square
-WIDTHS = [1, 3, 5, 7]
+WIDTHS, DEPTHS = (1, 3, 5, 7), tuple(range(1, 7))
+WIDTH = parameters.Choice("from-rnn-width", 3, options=WIDTHS)
+DEPTH = parameters.Choice("from-rnn-depth", 3, options=DEPTHS)
+SEED = parameters.Whole("from-rnn-seed", 1)
 _KEPT = "from-rnn last good"
 
 
@@ -45,13 +48,13 @@ def layers(shown: Shown) -> Layers | None:
 def _knobs() -> tuple[int, int, int]:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         width = st.segmented_control(
-            "CNN: width k (tokens)", WIDTHS, default=3, required=True, key="from-rnn-width", bind="query-params",
+            "CNN: width k (tokens)", WIDTHS, required=True, **url_state.bound(WIDTH, url_state.get(WIDTH)),
         )
         depth = st.segmented_control(
-            "CNN: layers", list(range(1, 7)), default=3, required=True, key="from-rnn-depth", bind="query-params",
+            "CNN: layers", DEPTHS, required=True, **url_state.bound(DEPTH, url_state.get(DEPTH)),
         )
         seed = st.number_input(
-            "Seed of untrained layers", 0, 9999, 1, key="from-rnn-seed", bind="query-params", width=170,
+            "Seed of untrained layers", SEED.low, SEED.high, width=170, **url_state.bound(SEED, url_state.get(SEED)),
             help="A layer that no model at hand has trained is newly initialised with this seed, and says so.",
         )
     return width, depth, int(seed)

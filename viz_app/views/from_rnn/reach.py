@@ -7,6 +7,8 @@ from viz_app.components.maps import maps
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
 from viz_app.session.current_run import Shown
+from viz_app.session.parameters import Choice
+from viz_app.session.url_state import bound, get
 from viz_app.ui import download
 from viz_app.views.from_rnn import charts as charts
 from viz_app.views.from_rnn import files as files
@@ -14,13 +16,14 @@ from viz_app.views.from_rnn import maps as draw
 from viz_app.views.from_rnn import text as say
 from viz_app.views.from_rnn.parts import layers
 
+SCALE = Choice("from-rnn-scale", "one", options=tuple(draw.SCALES))
+
 
 def reach(shown: Shown) -> None:
     """Draw the section."""
     there = layers(shown)
     scale = st.segmented_control(
-        "Colour scale", list(draw.SCALES), default="one", required=True, key="from-rnn-scale", bind="query-params",
-        format_func=draw.SCALES.get,
+        "Colour scale", list(draw.SCALES), required=True, format_func=draw.SCALES.get, **bound(SCALE, get(SCALE)),
     )
     if there is None:
         return

@@ -15,6 +15,7 @@ from viz_app.drawing.sites import by_kind
 from viz_app.session import live, url_state
 from viz_app.session.current_run import Shown
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice, Whole
 from viz_app.views.attention.no_attention import no_attention
 from viz_app.views.inside import files as export
 from viz_app.views.inside import matrices as inside_matrices
@@ -24,7 +25,8 @@ from viz_app.views.inside import similarity
 from viz_app.views.inside import text as inside_text
 from viz_app.views.inside.payloads import Cell
 
-VIEW, CONVENTION, KEY, STAGE = "inside-view", "inside-convention", "inside-key", "inside-stage"
+VIEW, CONVENTION = Choice("inside-view"), Choice("inside-convention")
+KEY, STAGE = Whole("inside-key"), Whole("inside-stage", 0)
 _KIND, _LAYER, _HEAD = "inside-kind", "inside-layer", "inside-head"
 
 
@@ -44,7 +46,7 @@ def inside(shown: Shown) -> Callable[[Shown], Pictures] | None:
         name = similarity.choose(shown)
     site, focus = url_state.focus(similarity.under(shown, name).trace)
     lock = int(focus.lock[1:]) if focus.lock else None
-    query, key = (None, lock) if focus.lock.startswith("k") else (lock, _kept_number(KEY))
+    query, key = (None, lock) if focus.lock.startswith("k") else (lock, url_state.get(KEY))
 
     def seen(shown: Shown) -> tuple[Shown, Cell]:
         then = similarity.under(shown, name)
@@ -89,9 +91,9 @@ Payload = Callable[[Shown, Cell], bytes]
 
 def _walk(shown: Shown, at: Cell) -> Payload:
     def payload(shown: Shown, at: Cell) -> bytes:
-        return figures.walk(shown.trace, at, shown.terms)
+        return figures.walk(shown.trace, at, shown.terms, stage)
 
-    url_state.kept(STAGE)
+    stage = url_state.get(STAGE)
     walk(payload(shown, at), _choose, lambda stage: url_state.keep(STAGE, stage))
     return payload
 
@@ -189,17 +191,9 @@ def _choose(query: int, key: int) -> None:
     url_state.keep(KEY, key if key >= 0 else None)
 
 
-def _pick(label: str, name: str, names: dict[str, str], hidden: bool = False) -> str:
+def _pick(label: str, choice: Choice, names: dict[str, str], hidden: bool = False) -> str:
     """One of several by its short name, which is what stands in the URL; the first is where one starts."""
-    kept = url_state.kept(name)
-    st.session_state[name] = kept if kept in names else next(iter(names))
-    st.segmented_control(
-        label, list(names), required=True, key=name, format_func=names.get,
-        label_visibility="collapsed" if hidden else "visible", on_change=lambda: url_state.keep(name, st.session_state[name]),
+    return st.segmented_control(
+        label, list(names), required=True, format_func=names.get, label_visibility="collapsed" if hidden else "visible",
+        **url_state.bound(choice, url_state.one_of(choice, list(names), next(iter(names)))),
     )
-    return st.session_state[name]
-
-
-def _kept_number(name: str) -> int | None:
-    kept = url_state.kept(name)
-    return int(kept) if kept and kept.isdecimal() and len(kept) < 6 else None

@@ -73,8 +73,8 @@ def token_choice(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
     return pack(header, weights=at.site.weights(at.head)[at.query].numpy())
 
 
-def walk(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
-    """The payload of the component `walk`: every stage of one weight, for the strongest keys."""
+def walk(trace: Trace, at: Cell, terms: words.Terms, stage: int = 0) -> bytes:
+    """The payload of the component `walk`: every stage of one weight, for the strongest keys; it starts at this `stage`."""
     w = at.walk
     every = None if words.is_alignment(at.site) else head_walk.heads(trace, at.site, at.query)
     rows = shown_keys(w, at.key)
@@ -84,7 +84,7 @@ def walk(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
     arrays, told = inside_columns.arrays(at.site, w, rows), stages(trace, at, terms, every)
     columns, used = inside_columns.columns(at.site, arrays), {column for stage in told for column in stage.columns}
     header: dict[str, Any] = {
-        "site": at.site.name, "head": at.head, "query": at.query, "key": at.key, "indices": rows,
+        "site": at.site.name, "head": at.head, "query": at.query, "key": at.key, "indices": rows, "stage": stage,
         "title": inside_text.title(at.site, at.head, terms, query[at.query], key[at.key], float(w.weights[at.key])),
         "stages": [asdict(s) for s in told],
         "columns": {name: inside_columns.as_json(column) for name, column in columns.items() if name in used},

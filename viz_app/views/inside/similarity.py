@@ -12,14 +12,15 @@ from viz_app.components.plain import plain
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import Shown
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice
 
-SIMILARITY = "similarity"
+SIMILARITY = Choice("similarity")       # none is the model's own
 _WIDGET, _NOTE = "similarity-choice", "note swapped"
 
 
 def other(shown: Shown) -> str:
     """The similarity asked for instead of the model's own; empty for its own, and where it cannot be exchanged."""
-    kept = url_state.kept(SIMILARITY)
+    kept = url_state.get(SIMILARITY)
     if isinstance(shown.scope.model, Seq2Seq) or kept not in KINDS or kept == shown.scope.config.similarity:
         return ""
     return kept

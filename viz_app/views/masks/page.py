@@ -16,7 +16,7 @@ from models.trace import AttentionSite, Trace
 from models.trace.edits import READY_MADE, MaskChange, MaskChanges
 from viz_app import ui, words
 from viz_app.components.mask_painter import mask_painter
-from viz_app.session import cache, live
+from viz_app.session import cache, live, url_state
 from viz_app.session.current_run import Shown
 from viz_app.session.live import Pictures
 from viz_app.sidebar.examples import suited
@@ -100,14 +100,17 @@ def _checked(view: MaskView) -> dict:
 
 def _batch(scope: Scope, left: DeltaGenerator, right: DeltaGenerator, slot: DeltaGenerator) -> tuple[list[str], int]:
     """The second text of the batch, if it can be read, and which of the two is shown."""
-    if st.session_state.setdefault(_TASK, scope.task) != scope.task:
-        st.session_state[_TASK], st.session_state[SECOND] = scope.task, default_second(scope)
+    if st.session_state.get(_TASK, scope.task) != scope.task and not url_state.follows():
+        url_state.keep(SECOND, None)
+    st.session_state[_TASK] = scope.task
+    second = url_state.get(SECOND)
     text = left.text_input(
-        "Second text of the batch", default_second(scope), key=SECOND, live="0ms", bind="query-params",
+        "Second text of the batch", live="0ms",
+        **url_state.bound(SECOND, default_second(scope) if second is None else second),
         help="The shorter of the two is filled up with padding. The target of this one is what the model writes for it.",
     )
     which = right.segmented_control(
-        "Shown", ["first", "second"], default="first", required=True, key=WHICH, bind="query-params",
+        "Shown", list(WHICH.options), required=True, **url_state.bound(WHICH, url_state.get(WHICH)),
     )
     error = _unreadable(scope, text)
     if error or not text.strip():

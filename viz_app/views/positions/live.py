@@ -21,9 +21,10 @@ from viz_app.components.plain import rows as plain_rows
 from viz_app.components.shuffle import shuffle as draw
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
-from viz_app.session import live
+from viz_app.session import live, url_state
 from viz_app.session.current_run import Shown
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice, Switch, Whole
 from viz_app.views.positions import charts as figures
 from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
@@ -31,6 +32,9 @@ from viz_app.views.positions import shuffle as draw_shuffle
 from viz_app.views.positions import text as say
 
 _FIRST = "encoder.layers.0.self_attn"
+ORDER = Choice("positions-order", "shuffled", options=tuple(ORDERS))
+SEED, WRITING = Whole("positions-seed", 0), Switch("positions-write")
+TOKEN = Whole("positions-token", 0)
 
 
 def shuffle(shown: Shown) -> Callable[[Shown], Pictures] | None:
@@ -108,15 +112,15 @@ def _order_controls() -> tuple[str, int, bool]:
     """How the tokens are reordered, which of the shuffles, and whether the model is to write from them."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         how = st.segmented_control(
-            "New order of the tokens", list(ORDERS), default="shuffled", required=True, key="positions-order",
-            bind="query-params", help="The end mark keeps its place: it marks where the text ends and is no word.",
+            "New order of the tokens", list(ORDERS), required=True, **url_state.bound(ORDER, url_state.get(ORDER)),
+            help="The end mark keeps its place: it marks where the text ends and is no word.",
         )
         seed = st.number_input(
-            "Which shuffle", 0, 9999, 0, key="positions-seed", bind="query-params", width=150,
-            disabled=how != "shuffled",
+            "Which shuffle", SEED.low, SEED.high, width=150, disabled=how != "shuffled",
+            **url_state.bound(SEED, url_state.get(SEED)),
         )
         writing = st.toggle(
-            "Let the model write from each", key="positions-write", bind="query-params",
+            "Let the model write from each", **url_state.bound(WRITING, url_state.get(WRITING)),
             help="Greedy decoding, as typed and reordered; where positions can be switched off, without them too, in the decoder "
             "as well.",
         )
@@ -141,8 +145,8 @@ def added(shown: Shown) -> None:
         return
     tokens = [label.text for label in labels(trace.source)]
     token = st.selectbox(
-        "Token", range(len(tokens)), format_func=draw_shuffle.numbered(tokens).__getitem__, key="positions-token",
-        bind="query-params", width=320,
+        "Token", range(len(tokens)), format_func=draw_shuffle.numbered(tokens).__getitem__, width=320,
+        **url_state.bound(TOKEN, min(url_state.get(TOKEN), len(tokens) - 1)),
     )
     ui.written(trace, shown.terms, shown.stale)
     x, p = _vectors(shown)

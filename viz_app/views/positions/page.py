@@ -5,8 +5,10 @@ from collections.abc import Callable
 import streamlit as st
 
 from viz_app import ui
+from viz_app.session import url_state
 from viz_app.session.current_run import Shown
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice
 from viz_app.views.positions import text as say
 from viz_app.views.positions.live import added, shuffle
 from viz_app.views.positions.tables import curves, maps, misprints
@@ -18,13 +20,14 @@ SECTIONS: dict[str, Callable[[Shown], Callable[[Shown], Pictures] | None]] = {
     "Two misprints": misprints,
     "Added or concatenated": added,
 }
+SECTION = Choice("positions-section", "Shuffle test", options=tuple(SECTIONS))
 
 
 def positions(shown: Shown) -> Callable[[Shown], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run, if they can be made beside Streamlit."""
     ui.headline(say.QUESTION, say.answer(shown.scope.config))
     section = st.segmented_control(
-        "Section", list(SECTIONS), default="Shuffle test", required=True, key="positions-section", bind="query-params",
-        label_visibility="collapsed",
+        "Section", list(SECTIONS), required=True, label_visibility="collapsed",
+        **url_state.bound(SECTION, url_state.get(SECTION)),
     )
     return SECTIONS[section](shown)

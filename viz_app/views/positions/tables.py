@@ -14,15 +14,20 @@ from models.architectures.seq2seq import Seq2Seq
 from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelengths
 from viz_app import ui, words
 from viz_app.drawing.look import look
-from viz_app.session import cache
+from viz_app.session import cache, url_state
 from viz_app.session.current_run import Shown
+from viz_app.session.parameters import Choice, Several, Whole
 from viz_app.views.positions import charts as draw
 from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
 from viz_app.views.positions import text as say
 
 SIZES = [2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512]     # of d_model
-FIRST_DIMS = [0, 1, 8, 16, 24]
+FIRST_DIMS = (0, 1, 8, 16, 24)
+TABLE = Choice("positions-table", say.NAMES["paper"], options=tuple(say.NAMES.values()))
+D_MODEL, LENGTH = Choice("positions-d_model", 64, False, tuple(SIZES)), Whole("positions-length", 100, low=4, high=512)
+SHIFT, PAIR = Whole("positions-shift", 5, low=1, high=32), Whole("positions-pair", 4, high=SIZES[-1] // 2 - 1)
+DIMS = Several("positions-dims", FIRST_DIMS, most=len(draw.LINES))
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,8 @@ def curves(shown: Shown) -> None:
     picked = _pick(shown)
     n, d_model = picked.table.shape
     dims = sorted(st.multiselect(
-        "Dimensions drawn", list(range(d_model)), [i for i in FIRST_DIMS if i < d_model], key="positions-dims",
-        bind="query-params", max_selections=len(draw.LINES), placeholder="Choose up to eight dimensions",
+        "Dimensions drawn", list(range(d_model)), max_selections=DIMS.most, placeholder="Choose up to eight dimensions",
+        **url_state.bound(DIMS, [i for i in url_state.get(DIMS) if i < d_model]),
     ))
     left, right = st.columns([1.7, 1], gap="medium")
     of_sine = "paper" if picked.formula == say.OWN else picked.formula
@@ -87,12 +92,14 @@ def misprints(shown: Shown) -> None:
     """The paper's formula and the two misprints side by side, what each breaks in pictures, numbers and words."""
     one, two, three, four = st.columns(4, gap="medium")
     d_model, n = _sizes(three, four)
-    shift = one.slider("Shift k (positions)", 1, 32, 5, key="positions-shift", bind="query-params", help=say.SHIFT_HELP)
+    shift = one.slider(
+        "Shift k (positions)", SHIFT.low, SHIFT.high, help=say.SHIFT_HELP, **url_state.bound(SHIFT, url_state.get(SHIFT))
+    )
     pair = 0
     if d_model > 2:
         pairs = list(range(d_model // 2))
         pair = two.select_slider(
-            "Pair of dimensions drawn", pairs, pairs[min(4, len(pairs) - 1)], key="positions-pair", bind="query-params"
+            "Pair of dimensions drawn", pairs, **url_state.bound(PAIR, min(url_state.get(PAIR), pairs[-1]))
         )
     measures = [cache.formula_measures(formula, n, d_model, shift) for formula in FORMULAS]
     domain = draw.similarity_domain(*(m.similarity for m in measures))
@@ -148,8 +155,8 @@ def _pick(shown: Shown) -> Picked:
     left, middle, right = st.columns([2.2, 1, 1], gap="medium")
     names = {name: key for key, name in say.NAMES.items() if key != say.OWN or kind != "none"}
     formula = names[left.segmented_control(
-        "Table", list(names), default=say.NAMES["paper"], required=True, key="positions-table", bind="query-params",
-        help=say.own_help(kind),
+        "Table", list(names), required=True, help=say.own_help(kind),
+        **url_state.bound(TABLE, url_state.one_of(TABLE, list(names), TABLE.default)),
     )]
     d_model, n = _sizes(middle, right, config.d_model if formula == say.OWN else None)
     if formula != say.OWN:
@@ -173,12 +180,15 @@ def _sizes(left: DeltaGenerator, right: DeltaGenerator, fixed: int | None = None
     """d_model and length; a `fixed` d_model is the model's, and there is no knob for it."""
     if fixed is None:
         d_model = left.select_slider(
-            "d_model (dimensions)", SIZES, 64, key="positions-d_model", bind="query-params",
+            "d_model (dimensions)", SIZES, **url_state.bound(D_MODEL, url_state.get(D_MODEL)),
             help="How many numbers a position vector has.",
         )
     else:
         d_model = left.number_input("d_model of this model", value=fixed, key=f"positions-own-{fixed}", disabled=True)
-    return d_model, right.slider("Length (positions)", 4, 512, 100, 4, key="positions-length", bind="query-params")
+    length = right.slider(
+        "Length (positions)", LENGTH.low, LENGTH.high, step=4, **url_state.bound(LENGTH, url_state.get(LENGTH))
+    )
+    return d_model, length
 
 
 def _foot(shown: Shown, picked: Picked) -> None:

@@ -1,0 +1,289 @@
+"""One way into the URL and out of it: any value of any parameter shows a page, and never an error; what is chosen comes back."""
+
+import functools
+import json
+import random
+import string
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+from app_parts import component, said
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+import viz_app
+from viz_app.session import url_state
+from viz_app.session.parameters import Choice, Number, Parameter, Several, Switch, Text, Whole, declared, whole
+
+APP = Path(viz_app.__file__).with_name("app.py")
+PARAMETERS = list(declared().values())
+VIEWS = [
+    ("", {"growth": "true"}), ("inside", {}), ("inside", {"inside-view": "matrices"}), ("masks", {}),
+    ("decoding", {"decoding-how": "sampling"}), ("decoding", {"decoding-how": "beam"}), ("positions", {}),
+    ("positions", {"positions-section": "Curves"}), ("positions", {"positions-section": "Two misprints"}),
+    ("positions", {"positions-section": "Added or concatenated"}), ("from-rnn", {}),
+    ("from-rnn", {"from-rnn-section": "Parallel and cost"}), ("from-rnn", {"from-rnn-section": "Two alignments"}),
+]  # fmt: skip
+NASTY = [
+    "", " ", "inf", "-inf", "nan", "1e400", "-1", "99999999999999999999", "9" * 5_000, "x", "\x00", "😀", "²", "٣", "<script>",
+    "x" * 300, "None", "[]", "1_000", "0x10", "1.5", "true", "q99999", "99999:999999", "f0-9999.0-9999", "window0", "%",
+]  # fmt: skip
+
+
+def opened(page: str, **params: str | list[str]) -> AppTest:
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    if page:
+        app._page_hash = calc_hash(page)
+    for name, value in {"checkpoint": "dates", "source": "3 May 1999", **params}.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def widgets(app: AppTest) -> dict[str, object]:
+    """What the widgets that show a parameter say, by its name."""
+    kinds = "text_input selectbox number_input slider select_slider multiselect toggle button_group".split()
+    found = {element.key: element.value for kind in kinds for element in app.get(kind)}
+    return {name: value for name, value in found.items() if name in declared()}
+
+
+def address(app: AppTest) -> dict[str, list[str]]:
+    """What the browser is told to write into its address."""
+    return parse_qs(json.loads(component(app, "live").json)["address"]["query"], keep_blank_values=True)
+
+
+def steps(app: AppTest) -> int:
+    return json.loads(component(app, "live").json)["address"]["steps"]
+
+
+def hundreds() -> list[str]:
+    """Texts of every sort, the same each time."""
+    rng = random.Random(0)
+    signs = string.printable + "àéß漢字مر😀\u202e\u200d\ud83d\udc00\x00\u0301²٣"
+    drawn = ["".join(rng.choices(signs, k=rng.randrange(1, 40))) for _ in range(200)]
+    ends = ("", ".0", ".5", "e9", "e400")
+    return [*NASTY, *drawn, *(f"{sign}{n}{end}" for sign in "+- " for n in (0, 1, 7, 10**12, 10**400) for end in ends)]
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)
+def test_a_value_from_the_url_is_one_of_its_type_or_the_default(parameter: Parameter) -> None:
+    for text in hundreds():
+        value = parameter.from_url([text])
+        if value == parameter.default:
+            continue
+        if isinstance(parameter, Whole | Number):
+            assert type(value) is (int if isinstance(parameter, Whole) else float)
+            assert parameter.low <= value <= parameter.high
+        elif isinstance(parameter, Choice):
+            assert value in parameter.options or (not parameter.options and isinstance(value, str))
+        elif isinstance(parameter, Several):
+            assert all(type(number) is int and 0 <= number <= parameter.high for number in value)
+        elif isinstance(parameter, Switch):
+            assert value is True
+        elif isinstance(parameter, Text):
+            assert value.encode().decode() == value == whole(text)
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)
+def test_what_is_said_more_than_once_is_unfit_but_for_several(parameter: Parameter) -> None:
+    assert parameter.from_url(["3", "4"]) == ((3, 4) if isinstance(parameter, Several) else parameter.default)
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)
+def test_what_stands_in_the_url_is_read_from_it(parameter: Parameter) -> None:
+    texts = ["f1.2_a0.1", "2:4,3:6", "3", "0.25", "true", parameter.name, *hundreds(), *map(str, getattr(parameter, "options", ()))]
+    values = [parameter.from_url([text]) for text in texts]
+    assert any(value != parameter.default for value in values) or isinstance(parameter, Switch)
+    for value in values:
+        said_in_url = parameter.in_url(value)
+        assert (parameter.from_url(said_in_url) if said_in_url else parameter.default) == value
+    assert parameter.in_url(parameter.default) == []
+
+
+def test_kinds_of_parameters_hold_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Parameter, "_declared", {})
+    number, some, mean = Whole("a-number"), Several("some-numbers", (1,), most=2), Switch("a-switch", on="mean")
+    assert [number.from_url([text]) for text in ("0", "9999", "10000", "-1", "3.0", "٣", " 3")] == [0, 9999, *[None] * 5]
+    dims = ["7", "2"], ["2", "2"], [""], ["1", "2", "3"], ["x"]
+    assert [some.from_url(texts) for texts in dims] == [(2, 7), (2,), (), (1,), (1,)]
+    assert some.in_url(()) == [""]
+    assert [mean.from_url([text]) for text in ("mean", "true", "false", "Mean")] == [True, False, False, False]
+    wide = Number("a-share", 1.0, low=0.05, high=1.0)
+    assert [wide.from_url([text]) for text in ("0.05", "0.04", "1.01", "1e-1", ".5", "nan")] == [0.05, *[1.0] * 5]
+    assert wide.in_url(0.1 + 0.2) == ["0.3"]
+
+
+def test_a_name_is_one_parameters() -> None:
+    with pytest.raises(ValueError, match="'head' is declared twice"):
+        Text("head")
+    assert declared()["head"] is url_state.HEAD
+
+
+def test_texts_have_whole_characters() -> None:
+    assert whole("a\ud83d😀\udc00") == "a\ufffd😀\ufffd"
+    for text in hundreds():
+        assert whole(text).encode().decode() == whole(text)
+        assert len(whole(text)) == len(text)
+    assert whole("é漢\x00 \u202e") == "é漢\x00 \u202e"
+
+
+@pytest.mark.parametrize(("page", "section"), VIEWS)
+@pytest.mark.parametrize("value", ["", "inf", "9" * 5_000])
+def test_a_page_of_which_everything_is_asked_wrongly_stands_as_for_a_newcomer(
+    page: str, section: dict[str, str], value: str
+) -> None:
+    asked = dict.fromkeys(declared(), value) | {"checkpoint": "dates", "source": "3 May 1999", "target": ""} | section
+    app = opened(page, **asked)
+    assert not app.exception
+    assert {**widgets(app), **free(app)} == {**fresh(page, **section), **free(app)}
+    assert len(fresh(page, **section)) > 2
+
+
+def free(app: AppTest) -> dict[str, object]:
+    """What may be any text, and none."""
+    return {name: value for name, value in widgets(app).items() if name in ("masks-second", "positions-dims")}
+
+
+@functools.cache
+def fresh(page: str, **section: str) -> dict[str, object]:
+    """The widgets of a newcomer's page."""
+    app = opened(page, **section)
+    assert not app.exception
+    return widgets(app)
+
+
+NAMED = [
+    ("positions", "positions-section", ""), ("positions", "positions-order", ""), ("from-rnn", "from-rnn-section", ""),
+    ("from-rnn", "from-rnn-width", ""), ("from-rnn", "from-rnn-depth", ""), ("from-rnn", "from-rnn-scale", ""),
+    ("positions", "positions-seed", "inf"), ("from-rnn", "from-rnn-seed", "inf"), ("decoding", "decoding-how", ""),
+    ("masks", "masks-shown", ""), ("positions", "positions-section", ["Map", "Curves"]),
+]  # fmt: skip
+BEHIND = [
+    ("positions", "positions-table", "", {"positions-section": "Curves"}),
+    ("from-rnn", "from-rnn-layer", "", {"from-rnn-section": "Two alignments"}),
+    ("decoding", "decoding-seed", "inf", {"decoding-how": "sampling"}),
+    ("decoding", "decoding-top-k", "-inf", {"decoding-how": "sampling"}),
+    ("decoding", "decoding-temperature", "nan", {"decoding-how": "sampling"}),
+    ("decoding", "decoding-width", "inf", {"decoding-how": "beam"}),
+]
+
+
+@pytest.mark.parametrize(("page", "name", "value", "section"), [(*named, {}) for named in NAMED] + BEHIND)
+def test_what_a_widget_cannot_read_gives_the_default_and_leaves_the_url(
+    page: str, name: str, value: str | list[str], section: dict[str, str]
+) -> None:
+    app = opened(page, **{name: value}, **section)
+    assert not app.exception
+    assert name not in address(app)
+    assert widgets(app)[name] == fresh(page, **section)[name]
+
+
+def test_what_a_widget_can_read_is_read() -> None:
+    app = opened("positions", **{"positions-section": "Curves", "positions-length": "7", "positions-dims": ["2", "5"]})
+    assert widgets(app)["positions-length"] == 7
+    assert widgets(app)["positions-dims"] == [2, 5]
+    app = opened("decoding", **{"decoding-how": "sampling", "decoding-seed": "12", "decoding-temperature": "0.5"})
+    assert (widgets(app)["decoding-seed"], widgets(app)["decoding-temperature"]) == (12, 0.5)
+
+
+def test_a_widget_that_comes_later_reads_the_url_no_worse() -> None:
+    app = opened("decoding", **{"decoding-seed": "inf", "decoding-width": "", "decoding-alpha": "1e400"})
+    for how in ("sampling", "beam"):
+        app.button_group(key="decoding-how").set_value(how).run()
+        assert not app.exception
+    assert (widgets(app)["decoding-width"], widgets(app)["decoding-alpha"]) == (4, 0.6)
+
+
+@pytest.mark.parametrize("value", ["~nosuchuser", "\x00", "a" * 300, "a/" * 3_000, "\x00/dates", ""])
+def test_a_checkpoint_that_cannot_be_named_is_named_as_such(value: str) -> None:
+    app = opened("", checkpoint=value)
+    assert not app.exception
+    if value:
+        assert "neither a folder nor a shipped checkpoint" in said(app, "note checkpoint")["rows"][0][1]
+
+
+# --- out of a session and into another
+
+
+CHOSEN = [
+    ("", {"growth": "true", "growth-step": "32", "site": "decoder.layers.0.self_attn", "head": "1", "lock": "q2"}),
+    ("inside", {"inside-view": "matrices", "inside-convention": "columns", "inside-key": "3", "similarity": "dot"}),
+    ("masks", {"masks-second": "", "decoder-mask": "f5.0-4_a0.2", "mask": "decoder_self", "site": "encoder.layers.0.self_attn"}),
+    ("decoding", {"decoding-how": "sampling", "decoding-temperature": "0.5", "step": "3", "force": "2:12", "heads": "mean"}),
+    ("positions", {"positions-section": "Curves", "positions-d_model": "16", "positions-dims": ["2", "5"]}),
+    ("from-rnn", {"from-rnn-section": "What reaches what", "from-rnn-width": "5", "from-rnn-scale": "own"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "asked"), CHOSEN, ids=[page for page, _ in CHOSEN])
+def test_what_is_asked_for_stands_in_the_url_and_shows_the_same_again(page: str, asked: dict[str, str | list[str]]) -> None:
+    app = opened(page, **asked)
+    assert not app.exception
+    own = {name: declared()[name].default for name in asked}
+    written = address(app)
+    for name, value in asked.items():
+        if str(own[name]) != value:
+            assert written[name] == ([value] if isinstance(value, str) else value)
+    again = opened(page, **written)
+    assert address(again) == written
+    assert widgets(again) == widgets(app)
+
+
+def test_the_choices_of_a_page_outlive_a_visit_to_another() -> None:
+    app = opened("positions", **{"positions-section": "Curves"})
+    app.slider(key="positions-length").set_value(8).run()
+    app._page_hash = calc_hash("decoding")
+    app.run()
+    assert not {"positions-section", "positions-length"} & address(app).keys()
+    app._page_hash = calc_hash("positions")
+    app.run()
+    assert address(app)["positions-length"] == ["8"]
+    assert widgets(app)["positions-length"] == 8
+
+
+# --- Back
+
+
+def test_a_deliberate_step_is_counted_once_and_typing_and_sliding_are_none() -> None:
+    app = opened("")
+    assert steps(app) == 0
+    app.text_input(key="source").set_value("4 May 1999").run()
+    assert steps(app) == 0
+    app.selectbox(key="checkpoint").set_value("dates-bahdanau").run()      # with it comes another site, and another text
+    assert steps(app) == 1
+    app.selectbox(key="checkpoint").set_value("dates").run()
+    assert steps(app) == 2
+    app._page_hash = calc_hash("positions")       # of this Streamlit makes an entry by itself
+    app.run()
+    assert steps(app) == 2
+    app.button_group(key="positions-section").set_value("Curves").run()
+    assert steps(app) == 3
+    app.slider(key="positions-length").set_value(8).run()
+    app.multiselect(key="positions-dims").set_value([1, 2]).run()
+    app.run()
+    assert steps(app) == 3
+
+
+def test_back_is_followed_and_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened("", site="decoder.layers.0.self_attn", head="1")
+    app.selectbox(key="checkpoint").set_value("dates-stacked").run()
+    app.text_input(key="target").set_value("1999").run()
+    count = steps(app)
+    monkeypatch.setattr(url_state, "_is_history_navigation", lambda: True)
+    app.query_params.clear()
+    app.query_params.update({"checkpoint": "dates", "source": "3 May 1999", "site": "decoder.layers.1.cross_attn", "head": "2"})
+    app.run()
+    assert not app.exception
+    written = address(app)
+    assert (written["site"], written["head"], written["source"]) == (["decoder.layers.1.cross_attn"], ["2"], ["3 May 1999"])
+    assert "target" not in written
+    assert app.text_input(key="target").value == ""
+    assert steps(app) == count
+
+
+def test_a_rerun_with_an_older_url_is_not_led_back_by_it() -> None:
+    app = opened("", site="decoder.layers.0.self_attn", head="1")
+    for source in ("4 May 1999", "5 May 1999"):
+        app.query_params["source"] = "3 May 1999"       # as a browser says it that asked before it was told
+        app.text_input(key="source").set_value(source).run()
+        assert address(app)["source"] == [source]

@@ -1,0 +1,70 @@
+"""The browser's Back: one press a deliberate step, and none for what is typed or slid on the way."""
+# ruff: noqa: F401, F811 (fixtures are imported by name)
+
+from playwright.sync_api import Page, expect
+from served_app import browser, context, in_url, page, rested, visit
+
+START, SITE = "24/07/69", "decoder.layers.1.cross_attn"
+OTHER_SITE = "encoder.layers.0.self_attn"
+
+
+def entries(page: Page) -> int:
+    return page.evaluate("history.length")
+
+
+def head(page: Page, site: str, number: int) -> None:
+    page.locator(f'.overview button[data-site="{site}"][data-head="{number}"]').click()
+    in_url(page, "site", site)
+    in_url(page, "head", str(number))
+    rested(page)
+
+
+def test_as_many_presses_of_back_as_deliberate_steps_lead_to_the_start(page: Page) -> None:
+    visit(page, checkpoint="dates", source=START, site=SITE, head="2")
+    rested(page)
+    start, first = page.url, entries(page)
+    head(page, OTHER_SITE, 3)                                           # a head of another layer
+    box = page.get_by_role("textbox", name="Date, in any format (type here)")
+    box.press("End")
+    box.press_sequentially("5 May 1990")
+    in_url(page, "source", START + "5 May 1990")
+    rested(page)
+    assert entries(page) == first + 1                                   # ten letters add none
+    page.get_by_role("combobox", name="Model").fill("dates-bahdanau")   # a checkpoint
+    page.keyboard.press("Enter")
+    in_url(page, "checkpoint", "dates-bahdanau")
+    rested(page)
+    page.get_by_role("link", name="Positions").first.click()            # a page
+    page.wait_for_url("**/positions*")
+    in_url(page, "checkpoint", "dates-bahdanau")
+    rested(page)
+    page.get_by_text("Curves", exact=True).click()                      # a section
+    in_url(page, "positions-section", "Curves")
+    rested(page)
+    page.locator(".st-key-positions-length input[type=range]").press("ArrowRight")
+    in_url(page, "positions-length", "104")
+    rested(page)
+    assert entries(page) == first + 4
+    for name, value in (("positions-section", ""), ("positions-section", ""), ("checkpoint", "dates"), ("site", SITE)):
+        page.go_back()
+        in_url(page, name, value)
+        rested(page)
+    assert page.url == start
+    expect(page.locator(".head")).to_have_attribute("data-site", SITE)
+    expect(page.locator(".written .source")).to_have_text(START)
+    expect(page.get_by_role("combobox", name="Model")).to_have_value("dates")
+    page.go_forward()
+    in_url(page, "site", OTHER_SITE)
+    expect(page.locator(".head")).to_have_attribute("data-head", "3")
+    expect(page.locator(".written .source")).to_have_text(START + "5 May 1990")
+
+
+def test_the_first_picture_is_one_entry_of_the_history_with_its_whole_address(page: Page) -> None:
+    page.goto("about:blank")
+    before = entries(page)
+    visit(page)
+    in_url(page, "source", "She is reading a book.")
+    rested(page)
+    assert entries(page) == before + 1
+    assert "site=" in page.url
+    assert "head=" in page.url

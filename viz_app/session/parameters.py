@@ -1,0 +1,174 @@
+"""The parameters of the URL, typed: what each may say there, and what it is where the URL does not say it, or says it unfit.
+
+Every page declares its own, once, where it makes use of them; `declared` has them all. A deliberate step, such as another
+head, is one that the browser's Back takes back; `is_step` says of which parameters a change is one.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+def whole(text: str) -> str:
+    """The text without halves of characters (lone surrogates), such as a browser may send of an emoji while one types, and
+    which no file, message or tokenizer takes: U+FFFD in their place."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+@dataclass(frozen=True)
+class Parameter(Generic[Value]):
+    """One parameter of the URL. Its `parse` raises ValueError for a text that says no such value."""
+
+    name: str
+    default: Value
+    is_step: bool = False
+    _declared: ClassVar[dict[str, "Parameter"]] = {}
+
+    def __post_init__(self) -> None:
+        if self._declared.setdefault(self.name, self) != self:
+            raise ValueError(f"the parameter {self.name!r} is declared twice, as two different things")
+
+    def from_url(self, texts: list[str]) -> Value:
+        """The value of what the URL says under this name, each time it says it; the default if that is unfit."""
+        try:
+            return self.parse(texts)
+        except ValueError:
+            return self.default
+
+    def in_url(self, value: Value) -> list[str]:
+        """What the URL says for this value: nothing for the default."""
+        return [] if value == self.default else self.format(value)
+
+    def parse(self, texts: list[str]) -> Value:
+        if len(texts) != 1:
+            raise ValueError(f"{self.name} is one value, not {len(texts)}")
+        return self.parse_one(whole(texts[0]))
+
+    def parse_one(self, text: str) -> Value:
+        raise NotImplementedError
+
+    def format(self, value: Value) -> list[str]:
+        return [whole(str(value))]
+
+
+def declared() -> Mapping[str, Parameter]:
+    """All parameters by name, of the modules that have been imported."""
+    return MappingProxyType(Parameter._declared)
+
+
+@dataclass(frozen=True)
+class Text(Parameter[str | None]):
+    """Any text, or any that the `pattern` matches."""
+
+    default: str | None = ""
+    pattern: str = r"[\s\S]*"
+
+    def parse_one(self, text: str) -> str:
+        if not re.fullmatch(self.pattern, text):
+            raise ValueError(f"{self.name} must be of the form {self.pattern}")
+        return text
+
+
+@dataclass(frozen=True)
+class Whole(Parameter[int | None]):
+    """A whole number from `low` to `high`, both included."""
+
+    default: int | None = None
+    low: int = 0
+    high: int = 9_999
+
+    def parse_one(self, text: str) -> int:
+        if not re.fullmatch(r"-?[0-9]{1,9}", text) or not self.low <= int(text) <= self.high:
+            raise ValueError(f"{self.name} must be a whole number from {self.low} to {self.high}")
+        return int(text)
+
+
+@dataclass(frozen=True)
+class Number(Parameter[float]):
+    """A number from `low` to `high`, both included."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def parse_one(self, text: str) -> float:
+        if not re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", text) or not self.low <= float(text) <= self.high:
+            raise ValueError(f"{self.name} must be a number from {self.low:g} to {self.high:g}")
+        return float(text)
+
+    def format(self, value: float) -> list[str]:
+        return [f"{value:.9g}"]
+
+
+@dataclass(frozen=True)
+class Choice(Parameter[Any]):
+    """One of several options. Which there are may depend on the model or its run; then there are none here, any text is
+    taken, and who asks for the value names them (url_state.one_of)."""
+
+    default: Any = None
+    is_step: bool = True
+    options: tuple = ()
+
+    def parse_one(self, text: str) -> object:
+        if not self.options:
+            return text
+        found = [option for option in self.options if str(option) == text]
+        if not found:
+            raise ValueError(f"{self.name} must be one of {', '.join(map(str, self.options))}")
+        return found[0]
+
+
+@dataclass(frozen=True)
+class Switch(Parameter[bool]):
+    """On or off, as "true" or "false"; `on` is another word for on."""
+
+    default: bool = False
+    is_step: bool = True
+    on: str = "true"
+
+    def parse_one(self, text: str) -> bool:
+        if text not in (self.on, "false"):
+            raise ValueError(f"{self.name} must be {self.on} or false")
+        return text == self.on
+
+    def format(self, value: bool) -> list[str]:
+        return [self.on if value else "false"]
+
+
+@dataclass(frozen=True)
+class Several(Parameter[tuple[int, ...] | None]):
+    """Several whole numbers from 0 to `high`, the name once for each, or once with nothing for none; at most `most` of them."""
+
+    default: tuple[int, ...] | None = None
+    high: int = 9_999
+    most: int = 8
+
+    def in_url(self, value: tuple[int, ...]) -> list[str]:
+        return super().in_url(tuple(sorted(value)))
+
+    def parse(self, texts: list[str]) -> tuple[int, ...]:
+        if texts == [""]:
+            return ()
+        if not all(re.fullmatch(r"[0-9]{1,9}", text) and int(text) <= self.high for text in texts) or len(texts) > self.most:
+            raise ValueError(f"{self.name} must be at most {self.most} whole numbers from 0 to {self.high}")
+        return tuple(sorted({int(text) for text in texts}))
+
+    def format(self, value: tuple[int, ...]) -> list[str]:
+        return [str(number) for number in value] or [""]
+
+
+@dataclass(frozen=True)
+class Notation(Parameter[Any]):
+    """A value with a short notation of its own: `read` leaves out of a text what it cannot read."""
+
+    read: Callable[[str], Any] = str
+    write: Callable[[Any], str] = str
+
+    def parse_one(self, text: str) -> object:
+        return self.read(text)
+
+    def format(self, value: object) -> list[str]:
+        return [self.write(value)]
