@@ -6,22 +6,20 @@ from html import escape
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from models.analysis.checks import Check
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.components.plain import plain, rows
+from viz_app.components.plain import plain
 from viz_app.drawing import export
+from viz_app.drawing.notes import checked, small_print, strip
+
+__all__ = ["camera", "checked", "checks_panel", "download", "downloads", "headline", "note", "nothing", "small_print", "strip",
+           "written"]
 
 
 def note(slot: DeltaGenerator, text: str, bad: bool = False, *, key: str) -> None:
     """A line of small print under a control, or the error that belongs to it."""
     with slot:
         plain(small_print(text, bad), key=f"note {key}")
-
-
-def small_print(text: str, bad: bool = False) -> dict:
-    """What `note` shows."""
-    return rows("note bad" if bad else "note", ("line", text))
 
 
 def headline(question: str, answer: str) -> None:
@@ -34,18 +32,6 @@ def written(trace: Trace, terms: words.Terms, stale: bool) -> None:
     plain(strip(trace, terms, stale), key="written")
 
 
-def strip(trace: Trace, terms: words.Terms, stale: bool) -> dict:
-    """What `written` shows."""
-    said = "the model's own next token, position by position" if trace.teacher_forced else "the model writes"
-    aside = "The last text that could be run: see the note at the left." if stale else ""
-    long = max(len(trace.source.text), len(trace.output)) > 42
-    return rows(
-        "written long" if long else "written",
-        ("label-in", terms.source_label), ("source", trace.source.text), ("arrow", "→"),
-        ("label-out", said), ("output", trace.output), ("stale", aside),
-    )
-
-
 def nothing() -> None:
     """Before anything has run."""
     st.html('<p class="nothing">There is no picture yet. Mend what the note at the left says.</p>')
@@ -55,15 +41,6 @@ def checks_panel(checks: dict, trained: str) -> None:
     """The checks of what is on the screen, as `checked` puts them."""
     plain(checks, key="checks")
     plain(small_print(trained), key="trained")
-
-
-def checked(checks: list[Check]) -> dict:
-    """The checks, each with its value and its limit."""
-    lines = []
-    for c in checks:
-        lines.append(("passed", f"✓ {c.name}") if c.passed else ("failed", f"✗ {c.name}"))
-        lines.append(("value", f"{c.sentence}: {c.value:.2g}, allowed {c.limit:.2g}."))
-    return rows("checks", ("title", "Checks of what is shown"), *lines)
 
 
 def downloads(now: Callable[[], Trace], site: AttentionSite, head: int, terms: words.Terms) -> None:

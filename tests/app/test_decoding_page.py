@@ -19,10 +19,11 @@ from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
-from viz_app.views.decoding import payloads as decoding_payloads
+from viz_app.views.decoding import steps as decoding_payloads
 from viz_app.views.decoding import svg as decoding_svg
-from viz_app.views.decoding.payloads import Story, reading
-from viz_app.views.decoding.state import FORCED, MEAN, NODE, STEP, Place
+from viz_app.views.decoding.payloads import Place
+from viz_app.views.decoding.state import FORCED, MEAN, NODE, STEP
+from viz_app.views.decoding.steps import Story, reading
 
 SOURCE = "March 5, 2021"
 TERMS = words.terms("dates")

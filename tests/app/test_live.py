@@ -26,13 +26,12 @@ VIEWS = [
     ("inside", "similarity=additive"), ("inside", "checkpoint=dates-bahdanau"),
     ("masks", "mask=cross"), ("masks", "decoder-mask=f5.0-4_a0.2&masks-shown=second"), ("masks", "masks-second="),
     ("decoding", "step=4"), ("decoding", "decoding-how=sampling&decoding-seed=3&heads=mean"),
-    ("decoding", "checkpoint=dates-bahdanau"),
+    ("decoding", "checkpoint=dates-bahdanau"), ("decoding", "force=2:12&step=3"), ("decoding", "decoding-how=beam&node=2:2"),
     ("positions", "positions-order=reversed"), ("positions", "checkpoint=dates-rnn"),
 ]  # fmt: skip
 NOT_LIVE = [
     ("positions", "positions-section=Curves"), ("positions", "positions-write=true"), ("from-rnn", ""),
-    ("inside", "inside-view=scaling"), ("decoding", "decoding-how=beam"),
-    ("decoding", "force=2:12"), ("", "checkpoint=dates-rnn"),
+    ("inside", "inside-view=scaling"), ("", "checkpoint=dates-rnn"),
 ]  # fmt: skip
 
 
@@ -84,11 +83,19 @@ def test_the_answer_is_what_the_rerun_shows_and_all_of_it(address: str, query: s
         assert not app.exception
         after = parts(app)
         assert message == {key: after[key] for key in message}
-        changed = {key for key in after if after[key] != before.get(key)}
+        changed = {key for key in after if after[key] != before.get(key)} - {"live"}       # which has the address, no picture
         assert changed <= set(message)
         assert changed
         if not typed[1]:        # with a target the button says something else
             assert rest(app) == beside
+
+
+def test_another_source_lets_go_of_forced_tokens_over_the_socket_and_says_so() -> None:
+    app = opened("decoding", "force=2:12&step=5")
+    asked = [unpack(answer(app.session_state["desk"], text)["stepper"])[0] for text in (AFTER, BEFORE)]
+    assert [(header["forced"], header["step"], header["free"] is None) for header in asked] == [([], 0, True), ([1], 4, False)]
+    assert asked[0]["note"] == "The forced tokens belonged to another source and were let go."
+    assert asked[1]["note"] == "Forced at position 2: 0."
 
 
 @pytest.mark.parametrize(("address", "query"), NOT_LIVE)

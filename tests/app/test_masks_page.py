@@ -29,7 +29,7 @@ from viz_app.views.masks import files as masks_files
 from viz_app.views.masks import notation as masks_notation
 from viz_app.views.masks import payloads as masks_payloads
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.page import default_second
+from viz_app.views.masks.controls import default_second
 from viz_app.views.masks.payloads import MaskView
 
 LONG, SHORT = "March 5, 2021", "24/07/69"

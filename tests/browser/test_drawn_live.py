@@ -17,8 +17,8 @@ from stage import ACCENT, DARK, PAPER, Stage, alike, hex_of, stage, stage_page
 
 from viz_app import components
 from viz_app.components import stamped
-from viz_app.components.plain import rows
 from viz_app.drawing.colours import ramp
+from viz_app.drawing.notes import rows
 from viz_app.drawing.payload import pack, unpack
 from viz_app.session.url_state import Address
 

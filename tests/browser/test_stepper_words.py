@@ -20,8 +20,8 @@ from models.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.components import assemble, stamped, stepper
-from viz_app.views.decoding import payloads as decoding_payloads
-from viz_app.views.decoding.payloads import Story, reading
+from viz_app.views.decoding import steps as decoding_payloads
+from viz_app.views.decoding.steps import Story, reading
 
 PART = assemble("stepper", *stepper.SCRIPTS, styles=("parts.css",))
 TOKENIZER = Tokenizer.characters("abcde")

@@ -23,9 +23,9 @@ from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
-from viz_app.views.decoding import payloads as decoding_payloads
+from viz_app.views.decoding import steps as decoding_payloads
 from viz_app.views.decoding import svg as decoding_svg
-from viz_app.views.decoding.payloads import Reading, Story, reading
+from viz_app.views.decoding.steps import Reading, Story, reading
 
 TERMS = words.terms("translation", "eng-fra")
 CROSS, OWN = "decoder.layers.1.cross_attn", "decoder.layers.1.self_attn"

@@ -23,7 +23,7 @@ from viz_app.session.current_run import Shown
 from viz_app.session.live import Desk
 from viz_app.sidebar import examples
 from viz_app.views.decoding import state as decoding_state
-from viz_app.views.decoding.state import Place
+from viz_app.views.decoding.payloads import Place
 from viz_app.views.masks import state as masks_state
 
 TERMS = words.terms("translation", "eng-fra")

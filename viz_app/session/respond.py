@@ -7,11 +7,11 @@ import models
 from models import Trace
 from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
+from viz_app.drawing.notes import small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import Shown
 from viz_app.session.live import Desk, Pictures
 from viz_app.session.url_state import SOURCE, TARGET
-from viz_app.ui import small_print, strip
 
 
 def read(desk: Desk, source: str, target: str) -> tuple[Trace | None, dict[str, dict]]:

@@ -6,11 +6,5 @@ _mount = register("plain", "plain.js", common="live")
 
 
 def plain(data: dict, key: str) -> None:
-    """Show what `rows` has made."""
+    """Show lines made by viz_app.drawing.notes."""
     _mount(key=key, data=data)
-
-
-def rows(look: str, *lines: tuple[str, str]) -> dict:
-    """(look, text) lines in a box of a look that plain.css knows: "note", "note bad", "written", "written long",
-    "checks", "explained"."""
-    return {"look": look, "rows": [list(line) for line in lines]}

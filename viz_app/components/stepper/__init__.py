@@ -20,7 +20,7 @@ def stepper(
     on_free: Callable[[], None],
     key: str = "stepper",
 ) -> None:
-    """Show views.decoding.payloads.stepper's payload. `on_step(position)` when the slider is let go or it has played;
+    """Show views.decoding.steps.stepper's payload. `on_step(position)` when the slider is let go or it has played;
     `on_force(position, token id)` when a candidate is clicked, `on_free()` to undo forcing. Positions start at 0."""
 
     def stepped() -> None:

@@ -10,12 +10,13 @@ from models.trace import AttentionSite
 from viz_app import checkpoints, words
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
+from viz_app.drawing.notes import small_print
 from viz_app.drawing.sites import blocked_bits, token_rows
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import Shown
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Switch
-from viz_app.ui import note, small_print
+from viz_app.ui import note
 from viz_app.views.attention import growth_files
 
 _SHOWN, _STEP = Switch("growth"), Choice("growth-step", is_step=False)

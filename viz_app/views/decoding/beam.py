@@ -12,7 +12,7 @@ from models.trace import Trace
 from viz_app import words
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
-from viz_app.views.decoding.payloads import Reading, candidates, token_label, token_labels
+from viz_app.views.decoding.steps import Reading, candidates, token_label, token_labels
 
 
 def nearest(steps: tuple[BeamStep, ...], node: tuple[int, int] | None) -> tuple[int, int]:

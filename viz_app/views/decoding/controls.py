@@ -1,4 +1,6 @@
-"""The controls of the Decoding page: how the next token is chosen, and whose attention is shown."""
+"""The controls of the page Decoding: how the next token is chosen, and whose attention is shown."""
+
+from dataclasses import replace
 
 import streamlit as st
 
@@ -6,10 +8,11 @@ from models.decoding.runs import Method
 from models.trace import Trace
 from viz_app import words
 from viz_app.session import url_state
+from viz_app.session.current_run import Shown
 from viz_app.session.parameters import Choice, Number, Whole
-from viz_app.views.decoding import state as decoding_state
-from viz_app.views.decoding.payloads import Reading, reading
-from viz_app.views.decoding.state import Place
+from viz_app.views.decoding import state
+from viz_app.views.decoding.payloads import Choices, story
+from viz_app.views.decoding.steps import Reading, reading
 
 _HOW = {"greedy": "greedy", "sampling": "sample", "beam": "beam"}
 HOW = Choice("decoding-how", "greedy", options=tuple(_HOW))
@@ -22,15 +25,20 @@ _MEAN = "mean over heads"
 _SLIM = 84  # px, the width of a number
 
 
-def controls(trace: Trace, place: Place) -> tuple[Method, Reading]:
-    """One row of controls that wraps where the page is narrow. Every setting is in the URL."""
+def choose(run: Shown) -> Choices:
+    """Draw one row of controls, which wraps where the page is narrow; what they say, and where the reader stands."""
+    place = state.place(run.scope, run.trace)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall", key="decoding-controls"):
         how = _HOW[st.segmented_control(
             "How inference takes the next token", list(_HOW), required=True, **url_state.bound(HOW, url_state.get(HOW)),
         )]
         settings = {"sample": _sampling, "beam": _beam}.get(how, dict)()
-        shown = _reading(trace, place.mean)
-    return Method(how, **settings, forced=place.forced), shown
+        attention = _reading(run.trace, place.mean)
+    method = Method(how, **settings, forced=place.forced)
+    choices = Choices(method, attention, place, run.trace.source.ids, state.cleared())
+    step = min(place.step, story(run, choices)[1].n_steps - 1)
+    state.go(step)
+    return replace(choices, place=replace(place, step=step))
 
 
 def _number(label: str, parameter: Whole | Number, step: float, explanation: str) -> float:
@@ -81,6 +89,6 @@ def _layer_chosen(sites: dict[int, str], head: int) -> None:
 
 def _head_chosen(site: str, names: tuple[str, ...]) -> None:
     chosen = names.index(st.session_state[_HEADS])
-    decoding_state.choose_mean(chosen == 0)
+    state.choose_mean(chosen == 0)
     if chosen:
         url_state.pick(site, chosen - 1)

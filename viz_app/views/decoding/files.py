@@ -7,7 +7,7 @@ import numpy as np
 
 from models.decoding.runs import Run
 from models.scope import Scope
-from viz_app.views.decoding.payloads import CANDIDATES, HOW, Story
+from viz_app.views.decoding.steps import CANDIDATES, HOW, Story
 
 _COLUMNS = ["run", "position", "reads", "takes", "probability", "rank", "entropy (nats)", "forced", "from the cache"]
 

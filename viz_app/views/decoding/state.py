@@ -5,15 +5,15 @@ source is edited or another checkpoint opened they are cleared, and the page say
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import streamlit as st
 
 from models.scope import Scope
-from models.tokenizers.base import PAD, START
 from models.trace import Trace
 from viz_app.session import url_state
 from viz_app.session.parameters import Notation, Switch, Whole
+from viz_app.views.decoding.payloads import Place
 
 _SOURCE, _CLEARED = "decoding source", "decoding cleared"
 Pairs = tuple[tuple[int, int], ...]
@@ -44,23 +44,6 @@ STEP = Whole("step", 1, low=1, high=99_999)
 FORCED = Notation("force", (), read=_read_forced, write=_write_forced)
 NODE = Notation("node", read=_read_node, write=_write_node, default=None)
 MEAN = Switch("heads", on="mean")
-
-
-@dataclass(frozen=True)
-class Place:
-    """The step; the forced (position, token) pairs in order; the node of the beam as (step, rank); all heads or one."""
-
-    step: int = 0
-    forced: tuple[tuple[int, int], ...] = ()
-    node: tuple[int, int] | None = None
-    mean: bool = False
-
-    def within(self, scope: Scope) -> "Place":
-        """Without forced tokens that this model does not have, or may not write."""
-        legal = tuple(
-            (p, t) for p, t in self.forced if p < scope.n_ctx and t < scope.config.vocab_size and t not in (PAD, START)
-        )
-        return replace(self, forced=legal)
 
 
 def place(scope: Scope, trace: Trace) -> Place:

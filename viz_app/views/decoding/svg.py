@@ -7,7 +7,7 @@ from models.scope import Scope
 from models.tokenizers.base import START
 from viz_app.drawing.colours import ACCENT, HATCH, PAPER, TEXT, ramp
 from viz_app.drawing.labels import labels
-from viz_app.views.decoding.payloads import Reading, Story, candidates, token_label, token_labels
+from viz_app.views.decoding.steps import Reading, Story, candidates, token_label, token_labels
 
 DIFFERS, FRAME = "#D55E00", "#8f96a3"
 PITCH, LEFT, TOP, ROW = 76, 150, 56, 32

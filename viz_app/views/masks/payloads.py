@@ -1,5 +1,5 @@
-"""The page Masks as one payload: every mask as its layers and their union, one of them to paint on, and one head
-before, after, and their difference, with the log-probability of each given token."""
+"""What the page Masks shows of a run: every mask as its layers and their union, one of them to paint on, and one head
+before, after, and their difference, with the log-probability of each given token; the notes and the checks beside it."""
 
 import math
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.analysis.checks import Check
+from models.analysis.checks import Check, check_site
 from models.analysis.masked_comparison import MaskedRun
 from models.layers.masks import DRAWN, STREAMS, Mask, MaskLayer
 from models.tokenizers.base import PAD, SPECIALS
@@ -18,13 +18,31 @@ from models.trace import AttentionSite, Trace
 from models.trace.edits import MaskChanges
 from viz_app import words
 from viz_app.drawing.labels import Label, labels
+from viz_app.drawing.notes import checked, small_print, strip
 from viz_app.drawing.payload import pack
 from viz_app.drawing.sites import by_kind
+from viz_app.session import cache
+from viz_app.session.current_run import Shown
+from viz_app.session.live import Pictures
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.notation import painted
 
 LARGEST_SIDE = 64       # cells a side of a small matrix
 DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is chosen on the page. `second` is the second text of the batch, "" where the first runs alone; `problem` says why
+    a second text that stands there is not run. `shown` is 0 for the first text, 1 for the second."""
+
+    second: str
+    problem: str
+    shown: int
+    changes: MaskChanges
+    kind: str
+    site: str
+    head: int
 
 
 @dataclass(frozen=True)
@@ -47,6 +65,36 @@ class MaskView:
     @property
     def title(self) -> str:
         return words.head_title(self.sites[1], self.head, self.terms)
+
+
+def payloads(run: Shown, choices: Choices) -> Pictures:
+    """All that the page's components show of a run."""
+    own, view = views(run, choices)
+    filled = masks_text.batch([len(one.trace.source.ids) for one in own]) if choices.second else masks_text.ALONE
+    return {
+        "note masks": small_print(choices.problem or filled, bad=bool(choices.problem)),
+        "written": strip(view.before.trace, run.terms, run.stale),
+        "mask_painter": masks(view),
+        "checks": checked([*check_site(view.sites[1]), *checks(view)]),
+    }
+
+
+def views(run: Shown, choices: Choices) -> tuple[list[MaskedRun], MaskView]:
+    """The batch under the model's own masks, and what is shown of it and of the batch under the changed ones."""
+    own, changed = _runs(run, choices)
+    before, after = own[choices.shown], changed[choices.shown]
+    return own, MaskView(before, after, choices.changes, choices.kind, choices.site, choices.head, run.terms)
+
+
+def _runs(run: Shown, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:
+    """The batch of both texts under the model's own masks and under the changed ones; one run if nothing is changed."""
+    trace, scope, texts = run.trace, run.scope, [choices.second] if choices.second else []
+    pairs = (trace.source.text, trace.target.text if trace.teacher_forced else None), *((text, None) for text in texts)
+    drafts = trace.target.ids[1:], *(cache.written(scope, text) for text in texts)
+    own = cache.masked_runs(scope, pairs, MaskChanges(), drafts)
+    if choices.changes == MaskChanges():
+        return own, own
+    return own, cache.masked_runs(scope, tuple((one.trace.source.text, one.trace.target) for one in own), choices.changes)
 
 
 def first_site(trace: Trace, kind: str) -> AttentionSite:

@@ -52,6 +52,9 @@ def rules(site: AttentionSite, has_stream: bool = True) -> str:
     return _RULES.format(formula=words.formula(site), held=held, then=then)
 
 
+ALONE = "No second text: the first runs alone, without padding."
+
+
 def batch(lengths: Sequence[int]) -> str:
     """Who is filled up with how much padding in a batch of two sources."""
     first, second = lengths

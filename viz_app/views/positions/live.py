@@ -17,8 +17,8 @@ from models.decoding import greedy
 from models.layers.positions import sinusoidal
 from viz_app import ui, words
 from viz_app.components.plain import plain
-from viz_app.components.plain import rows as plain_rows
 from viz_app.components.shuffle import shuffle as draw
+from viz_app.drawing import notes
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
 from viz_app.session import live, url_state
@@ -52,7 +52,7 @@ def shuffle(shown: Shown) -> Callable[[Shown], Pictures] | None:
         stages = {"positions-stages": draw_shuffle.by_stage(source, tests)} if len(tests) > 1 else {}
         return {
             "positions-shuffle": draw_shuffle.shuffle(source, dict(zip(_titles(tests), tests.values(), strict=True))),
-            "positions-explained": plain_rows("explained", *_found(shown, *tests.values())),
+            "positions-explained": notes.rows("explained", *_found(shown, *tests.values())),
             "checks": ui.checked(_checks(shown, *tests.values())),
             **stages,
         }

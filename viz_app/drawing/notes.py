@@ -1,0 +1,37 @@
+"""Lines of plain text for the component `plain`: notes, what was read and written, checks."""
+
+from models.analysis.checks import Check
+from models.trace import Trace
+from viz_app import words
+
+
+def rows(look: str, *lines: tuple[str, str]) -> dict:
+    """(look, text) lines in a box of a look that plain.css knows: "note", "note bad", "written", "written long",
+    "checks", "explained"."""
+    return {"look": look, "rows": [list(line) for line in lines]}
+
+
+def small_print(text: str, bad: bool = False) -> dict:
+    """A line under a control, or the error that belongs to it."""
+    return rows("note bad" if bad else "note", ("line", text))
+
+
+def strip(trace: Trace, terms: words.Terms, stale: bool) -> dict:
+    """What the model read and what it wrote."""
+    label = "the model's own next token, position by position" if trace.teacher_forced else "the model writes"
+    aside = "The last text that could be run: see the note at the left." if stale else ""
+    long = max(len(trace.source.text), len(trace.output)) > 42
+    return rows(
+        "written long" if long else "written",
+        ("label-in", terms.source_label), ("source", trace.source.text), ("arrow", "→"),
+        ("label-out", label), ("output", trace.output), ("stale", aside),
+    )
+
+
+def checked(checks: list[Check]) -> dict:
+    """The checks, each with its value and its limit."""
+    lines = []
+    for c in checks:
+        lines.append(("passed", f"✓ {c.name}") if c.passed else ("failed", f"✗ {c.name}"))
+        lines.append(("value", f"{c.sentence}: {c.value:.2g}, allowed {c.limit:.2g}."))
+    return rows("checks", ("title", "Checks of what is shown"), *lines)

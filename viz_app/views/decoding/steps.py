@@ -1,0 +1,209 @@
+"""Teacher-forced beside autoregressive, every step of both in one payload, so that stepping needs no server."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from models.analysis.multiply_adds import work
+from models.decoding.runs import Method, Run, first_divergence
+from models.scope import Scope
+from models.tokenizers.base import PAD, SPECIALS, START, Tokenizer
+from models.trace import Trace
+from viz_app import words
+from viz_app.drawing.labels import Label, labels, visible
+from viz_app.drawing.payload import pack
+from viz_app.drawing.sites import by_kind
+
+CANDIDATES = 8  # bars at each step; the token taken is added if it is not among them
+_SPECIAL = {"<s>": "[start]", "</s>": "[end]", "<pad>": "[padding]", "<unk>": "[unknown]"}
+HOW = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which attention is shown: the names of a cross- and a self-attention of the decoder (empty where there is none), and
+    one head (from 0) or, with None, the mean over heads. `name` says it in words, `cross_name` what the first is called."""
+
+    cross: str = ""
+    own: str = ""
+    head: int | None = None
+    name: str = ""
+    cross_name: str = ""
+
+
+def reading(trace: Trace, layer: int = 0, head: int | None = None) -> Reading:
+    """The attention of a decoder layer (from 0). A cross-attention that has no layers is shown with any of them."""
+    sites = {kind: {site.layer: site for site in group} for kind, group in by_kind(trace)}
+    crossing = sites.get("cross", {})
+    cross, own = crossing.get(layer) or next(iter(crossing.values()), None), sites.get("decoder_self", {}).get(layer)
+    if cross is None:
+        return Reading()
+    if words.is_alignment(cross):
+        return Reading(cross.name, "", 0, "weights α of the context", "Alignment")
+    who = f"mean over its {cross.n_heads} heads" if head is None else f"head {head + 1}"
+    return Reading(cross.name, own.name if own else "", head, f"decoder layer {layer + 1}, {who}", "Cross-attention")
+
+
+@dataclass(frozen=True)
+class Story:
+    """Everything the page tells of one source: both runs, and the run without forced tokens where some were forced."""
+
+    trace: Trace
+    parallel: Run
+    serial: Run
+    method: Method
+    free: Run | None = None
+
+    @property
+    def n_steps(self) -> int:
+        return max(len(self.parallel), len(self.serial))
+
+    @property
+    def divergence(self) -> int | None:
+        return first_divergence(self.parallel, self.serial)
+
+
+def token_label(tokenizer: Tokenizer, i: int, first: bool = False) -> Label:
+    """A token on its own; at the start of a text its leading space is not shown."""
+    token = tokenizer.token(i)
+    if i < len(SPECIALS):
+        return Label(_SPECIAL[token], f"special token {token}", special=True)
+    shown = visible(token.replace("▁", " "))
+    return Label(shown[1:] if first and token.startswith("▁") and len(shown) > 1 else shown)
+
+
+def token_labels(tokenizer: Tokenizer, ids: Sequence[int], start: int = 0) -> list[Label]:
+    """Labels of tokens that stand at positions start, start + 1 … of a text."""
+    return [token_label(tokenizer, i, first=start + n == 0) for n, i in enumerate(ids)]
+
+
+def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, step: int, note: str = "") -> bytes:
+    """The payload of the stepper component; `step` is the position shown first, from 0, `note` what there is to add."""
+    trace, tokenizer, diverges = story.trace, scope.tokenizer, story.divergence
+    header: dict[str, Any] = {
+        "step": step,
+        "steps": story.n_steps,
+        "note": note,
+        "source": _json(labels(trace.source)),
+        "parallel": _parallel(story, tokenizer),
+        "serial": _serial(story, tokenizer),
+        "free": _free(story, tokenizer),
+        "diverges": -1 if diverges is None else diverges,
+        "forced": [i for i, _ in story.method.forced],
+        "how": HOW[story.method.how],
+        "sampling": story.method.how == "sample",
+        "reading": reading.name, "cross": reading.cross_name, "own": bool(reading.own),
+        "family": "recurrent" if story.serial.states else "attention", "vectors": _vectors(story),
+        "sourceName": terms.source,
+        "targetName": terms.target,
+        "ownText": not trace.teacher_forced,
+        "vocab": len(trace.logits[0]),
+        "mostEntropy": math.log(len(trace.logits[0])),
+        "work": _work(story, scope),
+        "unforceable": [PAD, START],
+    }
+    arrays = {}
+    for name, run in (("parallel", story.parallel), ("serial", story.serial)):
+        ids = candidates(run)
+        arrays[f"{name}_ids"] = ids.numpy().astype(np.int32)
+        arrays[f"{name}_p"] = run.log_probs.gather(1, ids).exp().numpy()
+        arrays[f"{name}_rank"] = _rank(run).numpy().astype(np.int32)
+        arrays[f"{name}_entropy"] = run.entropy.numpy()
+        arrays |= {f"{name}_{part}": run.weights(site, reading.head).numpy()
+                   for part, site in (("cross", reading.cross), ("self", reading.own)) if site}
+        arrays |= {f"{name}_{part}": values.numpy() for part, values in run.states.items()}
+    if story.method.how == "sample":
+        arrays["drawn_p"] = drawn_from(story).gather(1, candidates(story.serial)).numpy()
+    return pack(header, **arrays)
+
+
+def _vectors(story: Story) -> list[dict[str, Any]]:
+    """The vectors of a recurrent decoder at each step: their activation, what they are, and the scale both runs share."""
+    titles = {"decoder.states": "State s(i) after this step", "decoder.contexts": "Context c(i), what it read"}
+    return [
+        {"name": name, "title": titles[name],
+         "scale": max(float(run.states[name].abs().max()) for run in (story.parallel, story.serial))}
+        for name in sorted(story.serial.states)
+    ]
+
+
+def candidates(run: Run) -> torch.Tensor:
+    """(position, CANDIDATES + 1) token ids: the most probable first, then the token taken, if need be the next best."""
+    k = min(CANDIDATES + 1, run.log_probs.shape[1])
+    ids = run.log_probs.topk(k).indices.clone()
+    taken = torch.tensor(run.taken)
+    missing = ~(ids[:, : k - 1] == taken[:, None]).any(1)
+    ids[missing, k - 1] = taken[missing]
+    return ids
+
+
+def drawn_from(story: Story) -> torch.Tensor:
+    """(position, vocab): the probabilities the token was drawn from, after temperature, top-k and top-p."""
+    return torch.stack([story.method.filtered(row) for row in story.serial.log_probs]).exp()
+
+
+def _rank(run: Run) -> torch.Tensor:
+    """How many tokens are more probable than the one taken, plus 1."""
+    taken = run.log_probs.gather(1, torch.tensor(run.taken)[:, None])
+    return (run.log_probs > taken).sum(1) + 1
+
+
+def _json(names: Sequence[Label]) -> list:
+    return [label.as_json() for label in names]
+
+
+def _lane(run: Run, tokenizer: Tokenizer) -> dict[str, Any]:
+    names = [
+        _json([token_label(tokenizer, i, first=n == 0) for i in row]) for n, row in enumerate(candidates(run).tolist())
+    ]
+    return {"n": len(run), "taken": list(run.taken), "candidates": names, "ended": run.ended}
+
+
+def _parallel(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The teacher's lane: what is given, what is read (the same shifted right), what is predicted."""
+    read = labels(story.trace.target)
+    best = story.parallel.log_probs.argmax(-1).tolist()
+    end = token_label(tokenizer, story.parallel.taken[-1])
+    return {
+        **_lane(story.parallel, tokenizer),
+        "read": _json(read),
+        "given": _json([*read[1:], end]),
+        "predicted": _json(token_labels(tokenizer, best)),
+        "best": best,
+    }
+
+
+def _serial(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The writer's lane: what was written, and what is read, which is <s> and the same again."""
+    written = token_labels(tokenizer, story.serial.taken)
+    read = [token_label(tokenizer, START), *written[:-1]]
+    return {
+        **_lane(story.serial, tokenizer),
+        "read": _json(read),
+        "written": _json(written),
+        "cached": list(story.serial.cached),
+    }
+
+
+def _free(story: Story, tokenizer: Tokenizer) -> dict[str, Any] | None:
+    if story.free is None:
+        return None
+    return {"written": _json(token_labels(tokenizer, story.free.taken)), "taken": list(story.free.taken)}
+
+
+def _work(story: Story, scope: Scope) -> dict[str, Any]:
+    n_source = len(story.trace.source.ids)
+    count = work(scope.config, n_source, len(story.serial))
+    given = work(scope.config, n_source, len(story.parallel))
+    return {
+        "cached": list(count.cached),
+        "uncached": list(count.uncached),
+        "parallel": given.parallel,
+        "layers": len({site.layer for site in story.trace.attention.values() if site.kind == "decoder_self"}),
+        "source": n_source,
+        "state": next((values.shape[1] for name, values in story.serial.states.items() if name == "decoder.states"), 0),
+    }
