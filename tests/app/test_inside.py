@@ -23,9 +23,9 @@ from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
+from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import files as inside_files
 from viz_app.views.inside import matrices as inside_matrices
-from viz_app.views.inside import payloads as inside_payloads
 from viz_app.views.inside import scaling as inside_scaling
 from viz_app.views.inside import text as inside_text
 
@@ -54,8 +54,8 @@ def trace(scope: Scope) -> Trace:
 
 
 @pytest.fixture(params=SITES)
-def at(trace: Trace, request) -> inside_payloads.Cell:
-    return inside_payloads.cell(trace, trace.attention[request.param], 1, 2, 1)
+def at(trace: Trace, request) -> inside_cell.Cell:
+    return inside_cell.cell(trace, trace.attention[request.param], 1, 2, 1)
 
 
 # which weight
@@ -64,24 +64,24 @@ def at(trace: Trace, request) -> inside_payloads.Cell:
 def test_a_cell_that_is_not_chosen_is_found(trace):
     site = trace.attention[SITES[0]]
     weights = site.weights(1)
-    found = inside_payloads.cell(trace, site, 1, None, None)
+    found = inside_cell.cell(trace, site, 1, None, None)
     assert found.key == int(weights[found.query].argmax())
     assert trace.source.tokens[found.query] != "</s>"
-    assert inside_payloads.cell(trace, site, 1, 3, None).key == int(weights[3].argmax())
-    assert inside_payloads.cell(trace, site, 1, None, 2).query == int(weights[:, 2].argmax())
-    assert inside_payloads.cell(trace, site, 1, 99, 99).query == found.query
+    assert inside_cell.cell(trace, site, 1, 3, None).key == int(weights[3].argmax())
+    assert inside_cell.cell(trace, site, 1, None, 2).query == int(weights[:, 2].argmax())
+    assert inside_cell.cell(trace, site, 1, 99, 99).query == found.query
 
 
 def test_a_long_input_shows_the_strongest_keys_and_the_chosen_one():
     torch.manual_seed(3)
     weights = torch.randn(101).softmax(-1)
-    strongest = set(weights.topk(inside_payloads.SHOWN_KEYS).indices.tolist())
+    strongest = set(weights.topk(inside_cell.SHOWN_KEYS).indices.tolist())
     weakest = int(weights.argmin())
     walk = type("W", (), {"weights": weights})
-    assert set(inside_payloads.shown_keys(walk, int(weights.argmax()))) == strongest
-    rows = inside_payloads.shown_keys(walk, weakest)
+    assert set(inside_cell.shown_keys(walk, int(weights.argmax()))) == strongest
+    rows = inside_cell.shown_keys(walk, weakest)
     assert weakest in rows
-    assert len(rows) == inside_payloads.SHOWN_KEYS
+    assert len(rows) == inside_cell.SHOWN_KEYS
     assert set(rows) - {weakest} < strongest
     assert rows == sorted(rows)
 
@@ -90,7 +90,7 @@ def test_a_long_input_shows_the_strongest_keys_and_the_chosen_one():
 
 
 def test_the_walks_payload_is_the_walk(trace, at):
-    header, arrays = unpack(inside_payloads.walk(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
     w = head_walk.walk(at.site, at.query, at.head)
     assert header["indices"] == list(range(at.site.k.shape[2]))
     np.testing.assert_array_equal(arrays["products"], w.compared.met.numpy())
@@ -107,9 +107,9 @@ def test_the_walks_payload_is_the_walk(trace, at):
 
 
 def test_keys_without_room_are_summed_up_and_named(trace, monkeypatch):
-    monkeypatch.setattr(inside_payloads, "SHOWN_KEYS", 3)
-    at = inside_payloads.cell(trace, trace.attention[SITES[0]], 1, 2, 1)
-    header, arrays = unpack(inside_payloads.walk(trace, at, TERMS))
+    monkeypatch.setattr(inside_cell, "SHOWN_KEYS", 3)
+    at = inside_cell.cell(trace, trace.attention[SITES[0]], 1, 2, 1)
+    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
     assert len(header["indices"]) == 3
     assert [label[0].split()[0] for label in header["keyLabels"]] == [str(j) for j in header["indices"]]
     assert header["shown"].startswith("3 of 6 keys: the strongest, and the chosen one.")
@@ -117,7 +117,7 @@ def test_keys_without_room_are_summed_up_and_named(trace, monkeypatch):
 
 
 def test_the_heads_payload_adds_up(trace, at):
-    header, arrays = unpack(inside_payloads.heads(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.heads(trace, at, TERMS))
     own = trace.activations[f"{at.site.name}.attn_out"].value[0, at.query].numpy()
     np.testing.assert_allclose(arrays["added"].sum(0) + arrays["bias"], own, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(arrays["total"], arrays["added"].sum(0) + arrays["bias"])
@@ -129,7 +129,7 @@ def test_the_heads_payload_adds_up(trace, at):
 
 
 def test_the_choice_of_tokens(trace, at):
-    header, arrays = unpack(inside_payloads.token_choice(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.token_choice(trace, at, TERMS))
     np.testing.assert_array_equal(arrays["weights"], at.site.weights(at.head)[at.query].numpy())
     assert (header["query"], header["key"]) == (2, 1)
     assert len(header["queries"]) == at.site.q.shape[2]
@@ -234,14 +234,14 @@ def test_the_gradients_with_and_without_are_softmaxs(at):
     assert (curve["gradient"], curve["product_gradient"]) == pytest.approx(wanted, rel=1e-3, abs=1e-6)
 
 
-def longer(trace: Trace, times: float) -> inside_payloads.Cell:
+def longer(trace: Trace, times: float) -> inside_cell.Cell:
     """A head whose queries are so many times as long."""
     site = trace.attention[SITES[0]]
-    return inside_payloads.cell(trace, replace(site, q=site.q * times), 1, 2, 1)
+    return inside_cell.cell(trace, replace(site, q=site.q * times), 1, 2, 1)
 
 
 @pytest.fixture(params=[0.01, 0.3, 2.0], ids=["flat", "usual", "settled"])
-def scaled(trace, request) -> inside_payloads.Cell:
+def scaled(trace, request) -> inside_cell.Cell:
     return longer(trace, request.param)
 
 
@@ -280,7 +280,7 @@ def test_the_table_of_the_division_holds_the_gradients_by_scores_and_by_products
 
 
 def test_a_query_that_reads_one_token_has_nothing_to_scale(trace):
-    at = inside_payloads.cell(trace, trace.attention[SITES[1]], 0, 0, 0)
+    at = inside_cell.cell(trace, trace.attention[SITES[1]], 0, 0, 0)
     assert inside_scaling.says(at).startswith("This query may read at most one token")
 
 
@@ -301,12 +301,12 @@ def test_tokens_in_sentences():
 
 
 def test_a_blocked_key_says_so(trace):
-    at = inside_payloads.cell(trace, trace.attention[SITES[1]], 0, 1, 3)
-    stages = {stage.name: stage.sentence for stage in inside_payloads.stages(trace, at, TERMS)}
+    at = inside_cell.cell(trace, trace.attention[SITES[1]], 0, 1, 3)
+    stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
     assert "2 of 4 tokens are blocked" in stages["mask"]
     assert "2 by the look-ahead mask" in stages["mask"]
     assert "its score becomes −∞" in stages["mask"]
-    header, arrays = unpack(inside_payloads.walk(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
     assert "comes to give none of its attention" in header["title"]
     assert arrays["masked"][3] == -np.inf
 
@@ -316,9 +316,9 @@ def test_a_blocked_key_says_so(trace):
     (3, ": a mixture of the values of all 4 tokens."),
 ])  # fmt: skip
 def test_a_sum_is_of_the_tokens_that_may_be_read(trace, query, said):
-    at = inside_payloads.cell(trace, trace.attention[SITES[1]], 0, query, 0)
+    at = inside_cell.cell(trace, trace.attention[SITES[1]], 0, query, 0)
     assert int((at.site.weights(0)[query] > 0).sum()) == query + 1
-    stages = {stage.name: stage.sentence for stage in inside_payloads.stages(trace, at, TERMS)}
+    stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
     assert stages["b"].endswith(said)
     assert "of which a mask will hide what comes after it" in stages["a"]
 
@@ -329,12 +329,12 @@ def test_what_the_heads_add_up_to_has_the_bias_on_both_sides(trace, at):
     together = weight @ head_out.flatten() + bias                       # Concat(b¹ … bʰ)·W_O + bias
     text = inside_text.explain("heads", site, TERMS)
     assert text.startswith("Concat(b¹ … b³)·W_O + bias = Σₕ bʰ·W_Oʰ + bias: laying the 3 results side by side")
-    _, arrays = unpack(inside_payloads.heads(trace, at, TERMS))
+    _, arrays = unpack(inside_cell.heads(trace, at, TERMS))
     np.testing.assert_allclose(arrays["total"], together.numpy(), rtol=1e-4, atol=1e-5)
-    output = next(stage.sentence for stage in inside_payloads.stages(trace, at, TERMS) if stage.name == "W_O")
+    output = next(stage.sentence for stage in inside_cell.stages(trace, at, TERMS) if stage.name == "W_O")
     own = weight[:, at.head * site.d_head : (at.head + 1) * site.d_head] @ head_out[at.head]
     assert f"This head's part has length {own.norm():.2f}, the sum with the bias {together.norm():.2f}" in output
-    sentence = unpack(inside_payloads.heads(trace, at, TERMS))[0]["sentence"]
+    sentence = unpack(inside_cell.heads(trace, at, TERMS))[0]["sentence"]
     assert f"All heads and the bias together make one of length {together.norm():.2f}" in sentence
 
 
@@ -342,18 +342,18 @@ def test_one_head_is_not_called_the_strongest():
     tokenizer = Tokenizer.characters("abcde")
     model = random_attention_only(n_heads=1, vocab_size=tokenizer.vocab_size)
     trace = Scope(Checkpoint(Path("alone"), model, tokenizer, {}), torch.device("cpu")).run("abc", "cba")
-    at = inside_payloads.cell(trace, trace.attention["encoder.layers.0.self_attn"], 0, 1, 1)
+    at = inside_cell.cell(trace, trace.attention["encoder.layers.0.self_attn"], 0, 1, 1)
     assert inside_text.explain("heads", at.site, TERMS).startswith("b·W_O + bias: with one head there is one part")
-    sentence = unpack(inside_payloads.heads(trace, at, TERMS))[0]["sentence"]
+    sentence = unpack(inside_cell.heads(trace, at, TERMS))[0]["sentence"]
     assert "the one head adds a vector of length" in sentence
-    assert "which go on as they are" in inside_payloads.stages(trace, at, TERMS)[-1].sentence
+    assert "which go on as they are" in inside_cell.stages(trace, at, TERMS)[-1].sentence
 
 
 def test_a_cosine_alone_cannot_be_sharp(scope):
     """Between −1 and 1: the largest weight softmax can give is e² times the least."""
     trace = scope.with_similarity("cosine").run("abcde", "edc")
-    at = inside_payloads.cell(trace, trace.attention[SITES[0]], 1, 2, 1)
-    said = " ".join(stage.sentence for stage in inside_payloads.stages(trace, at, TERMS))
+    at = inside_cell.cell(trace, trace.attention[SITES[0]], 1, 2, 1)
+    said = " ".join(stage.sentence for stage in inside_cell.stages(trace, at, TERMS))
     weights = torch.tensor([1.0, -1.0]).softmax(-1)
     assert f"no weight could be more than e² ≈ {float(weights[0] / weights[1]):.1f} times another" in said
 
@@ -362,12 +362,12 @@ def test_a_query_that_may_read_nothing_says_so(scope):
     drawn = torch.ones(4, 4, dtype=torch.bool)
     drawn[2] = False
     trace = scope.run("abcde", "edc", drawn={"decoder_self": drawn})
-    at = inside_payloads.cell(trace, trace.attention[SITES[1]], 0, 2, 0)
-    stages = {stage.name: stage.sentence for stage in inside_payloads.stages(trace, at, TERMS)}
+    at = inside_cell.cell(trace, trace.attention[SITES[1]], 0, 2, 0)
+    stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
     assert "reads nothing: all its weights are 0" in stages["softmax"]
     assert "Nothing was taken, so this head finds all zeros" in stages["b"]
-    assert not unpack(inside_payloads.walk(trace, at, TERMS))[1]["b"].any()
-    inside_payloads.heads(trace, at, TERMS)
+    assert not unpack(inside_cell.walk(trace, at, TERMS))[1]["b"].any()
+    inside_cell.heads(trace, at, TERMS)
     inside_scaling.weights_chart(trace, at)
 
 

@@ -26,8 +26,8 @@ from stage import (
 )  # fmt: skip
 
 from viz_app.drawing.payload import unpack
+from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import matrices as inside_matrices
-from viz_app.views.inside import payloads as inside_payloads
 
 HEAD, QUERY, KEY = 2, 3, 1
 CANVAS = "figure canvas"
@@ -36,7 +36,7 @@ CANVAS = "figure canvas"
 @functools.cache
 def payload(convention: str = "rows", site: str = CROSS) -> bytes:
     trace = letters.trace()
-    return inside_matrices.matrices(trace, inside_payloads.cell(trace, trace.attention[site], HEAD, QUERY, KEY), TERMS, convention)
+    return inside_matrices.matrices(trace, inside_cell.cell(trace, trace.attention[site], HEAD, QUERY, KEY), TERMS, convention)
 
 
 def shown(stage: Stage, convention: str = "rows", site: str = CROSS) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -33,7 +33,7 @@ from stage import (
 )  # fmt: skip
 
 from viz_app.drawing.payload import unpack
-from viz_app.views.inside import payloads as inside_payloads
+from viz_app.views.inside import cell as inside_cell
 
 HEAD, QUERY, KEY = 1, 3, 2
 CELLS, MARKS = "canvas.cells", "canvas.marks"
@@ -43,7 +43,7 @@ TOP, ROW = 40, 22  # px: the heads of the columns, one row
 @functools.cache
 def payload(component: str = "walk", site: str = CROSS, query: int = QUERY, key: int = KEY, source: str = letters.SOURCE) -> bytes:
     trace = letters.trace(source)
-    return getattr(inside_payloads, component)(trace, inside_payloads.cell(trace, trace.attention[site], HEAD, query, key), TERMS)
+    return getattr(inside_cell, component)(trace, inside_cell.cell(trace, trace.attention[site], HEAD, query, key), TERMS)
 
 
 def shown(stage: Stage, component: str = "walk", width: int = 1000, **how: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

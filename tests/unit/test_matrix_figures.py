@@ -13,9 +13,9 @@ from drawn import letters
 from models import Trace
 from viz_app import words
 from viz_app.drawing.payload import unpack
+from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import files as inside_files
 from viz_app.views.inside import matrices as inside_matrices
-from viz_app.views.inside import payloads as inside_payloads
 from viz_app.views.inside import scaling as inside_scaling
 from viz_app.views.inside import text as inside_text
 
@@ -31,10 +31,10 @@ def traces() -> dict[str, Trace]:
     return {name: scope.run("abcde", "edc") for name, scope in scopes.items()}
 
 
-def chosen(traces: dict[str, Trace], name: str, site: str = CROSS) -> tuple[Trace, inside_payloads.Cell]:
+def chosen(traces: dict[str, Trace], name: str, site: str = CROSS) -> tuple[Trace, inside_cell.Cell]:
     trace = traces[name]
     site = trace.attention[ALIGNMENT if name == "alignment" else site]
-    return trace, inside_payloads.cell(trace, site, 0 if name == "alignment" else 1, 2, 1)
+    return trace, inside_cell.cell(trace, site, 0 if name == "alignment" else 1, 2, 1)
 
 
 # equations. By hand: what each is called, its formula by rows and by columns, and its factors from left to right by rows
@@ -216,7 +216,7 @@ def test_the_matrices_are_the_heads_own_parts(traces: dict[str, Trace], site: st
 # √d_k
 
 
-def two_ways(at: inside_payloads.Cell) -> dict[str, dict[str, torch.Tensor]]:
+def two_ways(at: inside_cell.Cell) -> dict[str, dict[str, torch.Tensor]]:
     """By the definitions, in double: with the division and without, for every query."""
     q, k = at.site.q[0, at.head].double(), at.site.k[0, at.head].double()
     found = {}
@@ -345,7 +345,7 @@ def test_the_walks_table_read_back(traces: dict[str, Trace], name: str) -> None:
 
 def test_a_masked_key_stands_in_the_walks_table(traces: dict[str, Trace]) -> None:
     trace = traces["scaled dot"]
-    at = inside_payloads.cell(trace, trace.attention[OWN], 0, 1, 0)
+    at = inside_cell.cell(trace, trace.attention[OWN], 0, 1, 0)
     rows = list(csv.DictReader(io.StringIO(inside_files.walk_csv(trace, at))))
     assert [row["allowed"] for row in rows] == ["1", "1", "0", "0"]
     assert [row["masked"] == "-inf" for row in rows] == [False, False, True, True]
@@ -407,7 +407,7 @@ def test_the_scaling_table_read_back(traces: dict[str, Trace]) -> None:
 def test_the_heads_table_read_back(family: str) -> None:
     trace = letters(family).run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
-    heading, *rows = csv.reader(io.StringIO(inside_files.heads_csv(trace, inside_payloads.cell(trace, site, 1, 2, 1))))
+    heading, *rows = csv.reader(io.StringIO(inside_files.heads_csv(trace, inside_cell.cell(trace, site, 1, 2, 1))))
     stream = ["cosine with stream"] if family == "transformer" else []
     assert heading == ["head", "length", "cosine with output", *stream, *(f"added {d}" for d in range(1, 16))]
     assert [row[0] for row in rows] == ["1", "2", "3", "bias", "output", *(["stream"] if stream else [])]

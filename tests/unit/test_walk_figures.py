@@ -12,8 +12,8 @@ from models import Scope, Trace
 from viz_app import words
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
+from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import columns as inside_columns
-from viz_app.views.inside import payloads as inside_payloads
 from viz_app.views.inside import text as inside_text
 from viz_app.views.inside.stages import Stage
 
@@ -34,10 +34,10 @@ def traces(scopes: dict[str, Scope]) -> dict[str, Trace]:
     return {name: scope.run("abcde", "edc") for name, scope in scopes.items()}
 
 
-def chosen(traces: dict[str, Trace], name: str, query: int = 2, key: int = 1) -> tuple[Trace, inside_payloads.Cell]:
+def chosen(traces: dict[str, Trace], name: str, query: int = 2, key: int = 1) -> tuple[Trace, inside_cell.Cell]:
     trace = traces[name]
     site = trace.attention[ALIGNMENT if name == "alignment" else CROSS]
-    return trace, inside_payloads.cell(trace, site, 0 if name == "alignment" else 1, query, key)
+    return trace, inside_cell.cell(trace, site, 0 if name == "alignment" else 1, query, key)
 
 
 def two(value: float) -> str:
@@ -76,7 +76,7 @@ def test_the_stages_in_order_and_what_each_shows(traces: dict[str, Trace], name:
     after = [("mask", f"{held} masked", "scores masked", ""), ("softmax", f"{held} masked weights", "masked", ""),
              (f"×{value}", "weights v parts", "v", ""), (result, "weights v parts", "", "")]
     expected = [*BEFORE[name], *after, *([] if name == "alignment" else [("W_O", "", "", "")])]
-    stages = inside_payloads.stages(trace, at, TERMS)
+    stages = inside_cell.stages(trace, at, TERMS)
     assert [stage.name for stage in stages] == [row[0] for row in expected]
     for stage, (_, columns, main, top) in zip(stages, expected, strict=True):
         assert stage.columns == tuple(columns.split()), stage.name
@@ -111,12 +111,12 @@ OF_HEADS = {
 
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_every_stage_has_its_formula(traces: dict[str, Trace], name: str) -> None:
-    stages = inside_payloads.stages(*chosen(traces, name), TERMS)
+    stages = inside_cell.stages(*chosen(traces, name), TERMS)
     assert {stage.name: stage.formula for stage in stages} == ({} if name == "alignment" else OF_HEADS) | FORMULAS[name]
 
 
 def said(traces: dict[str, Trace], name: str, query: int = 2, key: int = 1) -> dict[str, Stage]:
-    return {stage.name: stage for stage in inside_payloads.stages(*chosen(traces, name, query, key), TERMS)}
+    return {stage.name: stage for stage in inside_cell.stages(*chosen(traces, name, query, key), TERMS)}
 
 
 LAST = {"scaled dot": "÷√dₖ", "dot": "q∘k", "cosine": "q̂∘k̂", "general": "qM∘k", "additive": "v∘", "alignment": "v∘"}
@@ -176,7 +176,7 @@ def test_the_sizes_that_the_sentences_name(traces: dict[str, Trace]) -> None:
 ])  # fmt: skip
 def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: str) -> None:
     trace = traces["dot"]
-    first = inside_payloads.stages(trace, inside_payloads.cell(trace, trace.attention[site], 0, 1, 0), TERMS)[0]
+    first = inside_cell.stages(trace, inside_cell.cell(trace, trace.attention[site], 0, 1, 0), TERMS)[0]
     query = "b" if site.startswith("encoder") else "e"
     assert first.sentence == (
         f"Each token comes as a list of 15 numbers, as it arrives at this attention. “{query}” (on top) is about "
@@ -187,11 +187,11 @@ def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: st
 def test_the_mask_says_how_many_are_blocked_and_whether_this_one_is(traces: dict[str, Trace]) -> None:
     trace = traces["dot"]
     for key, verdict in ((1, "“e” is open and keeps its score."), (3, "“c” is blocked: its score becomes −∞.")):
-        at = inside_payloads.cell(trace, trace.attention[OWN], 0, 1, key)
-        told = {stage.name: stage.sentence for stage in inside_payloads.stages(trace, at, TERMS)}
+        at = inside_cell.cell(trace, trace.attention[OWN], 0, 1, key)
+        told = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
         assert told["mask"] == f"2 of 4 tokens are blocked for “e” (2 by the look-ahead mask). {verdict}"
         assert "an even split over 2 tokens would be 0.5000." in told["softmax"]
-    alone = inside_payloads.stages(trace, inside_payloads.cell(trace, trace.attention[OWN], 0, 0, 0), TERMS)
+    alone = inside_cell.stages(trace, inside_cell.cell(trace, trace.attention[OWN], 0, 0, 0), TERMS)
     (softmax,) = (stage.sentence for stage in alone if stage.name == "softmax")
     assert "[start] gets 1.0000; an even split over 1 token would be 1.0000." in softmax
 
@@ -218,16 +218,16 @@ def test_what_the_heads_make_together(traces: dict[str, Trace]) -> None:
 def test_a_single_head(family: str, end: str) -> None:
     trace = letters(family, n_heads=1).run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
-    last = inside_payloads.stages(trace, inside_payloads.cell(trace, site, 0, 2, 1), TERMS)[-1]
+    last = inside_cell.stages(trace, inside_cell.cell(trace, site, 0, 2, 1), TERMS)[-1]
     assert last.sentence == f"There is one head. W_O turns its b into 15 numbers; with the bias they make those which {end}"
 
 
 def test_heads_without_a_stream_say_nothing_of_one() -> None:
     trace = letters("attention only").run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
-    at = inside_payloads.cell(trace, site, 1, 2, 1)
-    assert "it is added to" not in inside_payloads.stages(trace, at, TERMS)[-1].sentence
-    header, arrays = unpack(inside_payloads.heads(trace, at, TERMS))
+    at = inside_cell.cell(trace, site, 1, 2, 1)
+    assert "it is added to" not in inside_cell.stages(trace, at, TERMS)[-1].sentence
+    header, arrays = unpack(inside_cell.heads(trace, at, TERMS))
     assert not {"residual", "along_residual"} & set(arrays)
     assert set(header["headScales"]) == {"head_out", "added"}
     assert "own vector" not in header["sentence"]
@@ -290,7 +290,7 @@ COLUMNS = {
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_every_column_says_what_it_holds(traces: dict[str, Trace], name: str) -> None:
     trace, at = chosen(traces, name)
-    header, arrays = unpack(inside_payloads.walk(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
     value = "h" if name == "alignment" else "v"
     expected = COLUMNS[name] | {
         "masked": ("+ mask", "number", "masked", ("", ""), "", []), "weights": ("softmax", "weight", "weights", ("", ""), "", []),
@@ -311,7 +311,7 @@ def test_every_column_says_what_it_holds(traces: dict[str, Trace], name: str) ->
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_what_is_compared_shares_a_scale_and_the_note_says_it(traces: dict[str, Trace], name: str) -> None:
     trace, at = chosen(traces, name)
-    header, arrays = unpack(inside_payloads.walk(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
 
     def largest(*of: str) -> float:
         return max(float(np.abs(arrays[array]).max()) for array in of)
@@ -344,7 +344,7 @@ def test_scales_are_said_in_three_figures(value: float, said: str) -> None:
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_the_chain_of_numbers_and_the_stage_where_each_appears(traces: dict[str, Trace], name: str) -> None:
     trace, at = chosen(traces, name)
-    header, _ = unpack(inside_payloads.walk(trace, at, TERMS))
+    header, _ = unpack(inside_cell.walk(trace, at, TERMS))
     score = "energy" if name == "alignment" else "score"
     first = [("raw", "q·k"), ("scores", "÷ √dₖ")] if name == "scaled dot" else [("scores", score)]
     names = [stage["name"] for stage in header["stages"]]
@@ -356,7 +356,7 @@ def test_the_chain_of_numbers_and_the_stage_where_each_appears(traces: dict[str,
 
 def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
     trace, at = chosen(traces, "scaled dot")
-    header, arrays = unpack(inside_payloads.walk(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
     weight = float(arrays["weights"][1])
     assert header["title"] == (
         f"Decoder layer 2, head 2: how the French token “d” comes to give {inside_text.share(weight)} of its attention to the "
@@ -372,11 +372,11 @@ def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
     assert scales["head_out"] == np.abs(arrays["head_out"]).max()
     assert scales["added"] == max(np.abs(arrays[name]).max() for name in ("added", "bias", "total"))
     assert scales["residual"] == np.abs(arrays["residual"]).max()
-    assert unpack(inside_payloads.walk(*chosen(traces, "alignment"), TERMS))[0]["n_heads"] == 0
+    assert unpack(inside_cell.walk(*chosen(traces, "alignment"), TERMS))[0]["n_heads"] == 0
 
 
 def test_the_choice_of_tokens_says_who_reads_and_what_is_read(traces: dict[str, Trace]) -> None:
-    header, _ = unpack(inside_payloads.token_choice(*chosen(traces, "dot"), TERMS))
+    header, _ = unpack(inside_cell.token_choice(*chosen(traces, "dot"), TERMS))
     assert header["queryAxis"] == "who reads (query): the French so far"
     assert header["keyAxis"] == "what is read (key): the English sentence"
     assert [label[0] for label in header["queries"]] == ["[start]", *"edc"]
@@ -385,7 +385,7 @@ def test_the_choice_of_tokens_says_who_reads_and_what_is_read(traces: dict[str, 
 
 def test_the_sum_of_the_heads_says_which_adds_most(traces: dict[str, Trace]) -> None:
     trace, at = chosen(traces, "dot")
-    header, arrays = unpack(inside_payloads.heads(trace, at, TERMS))
+    header, arrays = unpack(inside_cell.heads(trace, at, TERMS))
     lengths = np.linalg.norm(arrays["added"], axis=1)
     best = int(lengths.argmax())
     total, stream = (np.linalg.norm(arrays[name]) for name in ("total", "residual"))
@@ -456,17 +456,17 @@ def test_a_token_in_a_sentence() -> None:
 ])  # fmt: skip
 def test_the_first_query_shown_is_a_word_that_is_half_decided(weights: list, labels: str, query: int, monkeypatch) -> None:
     rows = [Label(text) for text in labels]
-    monkeypatch.setattr(inside_payloads, "labels", lambda row: row)
-    monkeypatch.setattr(inside_payloads, "token_rows", lambda trace, site: (rows[: len(weights)], [Label("x"), Label("y")]))
+    monkeypatch.setattr(inside_cell, "labels", lambda row: row)
+    monkeypatch.setattr(inside_cell, "token_rows", lambda trace, site: (rows[: len(weights)], [Label("x"), Label("y")]))
     site = type("Site", (), {"weights": lambda self, head: torch.tensor(weights)})()
-    assert inside_payloads.cell(None, site, 0, None, None).query == query
+    assert inside_cell.cell(None, site, 0, None, None).query == query
 
 
 @pytest.mark.parametrize(("key", "query"), [(0, 1), (1, 0), (2, 0), (-1, 0)])
 def test_a_key_that_is_chosen_alone_finds_its_strongest_reader(key: int, query: int, monkeypatch) -> None:
     rows = [Label("a"), Label("b")]
-    monkeypatch.setattr(inside_payloads, "labels", lambda row: row)
-    monkeypatch.setattr(inside_payloads, "token_rows", lambda trace, site: (rows, rows))
+    monkeypatch.setattr(inside_cell, "labels", lambda row: row)
+    monkeypatch.setattr(inside_cell, "token_rows", lambda trace, site: (rows, rows))
     site = type("Site", (), {"weights": lambda self, head: torch.tensor([[0.4, 0.6], [0.9, 0.1]])})()
-    found = inside_payloads.cell(None, site, 3, None, key)
+    found = inside_cell.cell(None, site, 3, None, key)
     assert (found.query, found.key, found.head) == (query, key if 0 <= key < 2 else [1, 0][query], 3)

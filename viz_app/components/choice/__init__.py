@@ -10,7 +10,7 @@ _mount = register("choice", "choice.js")
 
 
 def choice(payload: bytes, on_choose: Callable[[int, int], None], key: str = "choice") -> None:
-    """Show views.inside.payloads.token_choice's payload; `on_choose(query, key)` is called on a click, key −1 for the strongest."""
+    """Show views.inside.cell.token_choice's payload; `on_choose(query, key)` is called on a click, key −1 for the strongest."""
 
     def picked() -> None:
         if (pick := st.session_state[key].get("pick")) is not None:

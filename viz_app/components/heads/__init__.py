@@ -10,7 +10,7 @@ _mount = register("heads", "../walk/signed.js", "../walk/table.js", "heads.js")
 
 
 def heads(payload: bytes, on_pick: Callable[[int], None], key: str = "heads") -> None:
-    """Show views.inside.payloads.heads's payload; `on_pick(head)` is called when a row is clicked."""
+    """Show views.inside.cell.heads's payload; `on_pick(head)` is called when a row is clicked."""
 
     def picked() -> None:
         if (pick := st.session_state[key].get("pick")) is not None:

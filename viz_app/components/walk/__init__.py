@@ -10,7 +10,7 @@ _mount = register("walk", "signed.js", "table.js", "walk.js")
 
 
 def walk(payload: bytes, on_choose: Callable[[int, int], None], on_stage: Callable[[int], None], key: str = "walk") -> None:
-    """Show views.inside.payloads.walk's payload. `on_choose(query, key)` is called when a row is clicked, `on_stage(stage)` when
+    """Show views.inside.cell.walk's payload. `on_choose(query, key)` is called when a row is clicked, `on_stage(stage)` when
     the slider has come to rest; stepping itself asks nothing of Python."""
 
     def told() -> None:

@@ -16,6 +16,7 @@ from viz_app.session.live import Pictures
 from viz_app.views.attention import growth
 from viz_app.views.attention.no_attention import no_attention
 from viz_app.views.inside import similarity
+from viz_app.views.inside.controls import choose_similarity, note_similarity, other_similarity
 
 
 def attention(shown: Shown) -> Callable[[Shown], Pictures] | None:
@@ -29,10 +30,10 @@ def attention(shown: Shown) -> Callable[[Shown], Pictures] | None:
     if not shown.trace.attention:
         no_attention(growth.at(shown, step))
         return None
-    name = similarity.other(shown)                  # chosen on the page Inside a head
+    name = other_similarity(shown)                  # chosen on the page Inside a head
     if name:
         with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
-            name = similarity.choose(shown)
+            name = choose_similarity(shown)
     def seen(shown: Shown) -> Shown:
         return similarity.under(growth.at(shown, step), name)
 
@@ -42,7 +43,7 @@ def attention(shown: Shown) -> Callable[[Shown], Pictures] | None:
         trace, at = then.trace, focus.within(then.trace)
         there = trace.attention[at.site]
         return {
-            **growth.said(step, own), **similarity.said(own, then, at.site, at.head, name),
+            **growth.said(step, own), **similarity.note(own, then, at.site, at.head, name),
             "overview": overview_payload(trace, terms, at.site, at.head),
             "head": head_payload(trace, there, at.head, terms, at.lock),
             "checks": ui.checked(check_site(there)),
@@ -50,7 +51,7 @@ def attention(shown: Shown) -> Callable[[Shown], Pictures] | None:
 
     site, focus = url_state.focus(seen(shown).trace)
     drawn = pictures(shown)
-    similarity.say(drawn)
+    note_similarity(drawn)
     all_heads, one_head = st.columns([1, 2.3], gap="medium")
     with all_heads:
         overview(drawn["overview"], url_state.pick)

@@ -10,7 +10,7 @@ from models.trace import Trace
 from viz_app.drawing.labels import labels
 from viz_app.drawing.sites import token_rows
 from viz_app.views.inside import matrices as inside_matrices
-from viz_app.views.inside.payloads import Cell
+from viz_app.views.inside.cell import Cell
 from viz_app.views.inside.scaling import bars, curves
 
 

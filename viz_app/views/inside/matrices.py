@@ -16,7 +16,7 @@ from viz_app import words
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.sites import blocked_bits, token_rows
-from viz_app.views.inside.payloads import Cell
+from viz_app.views.inside.cell import Cell
 
 
 def matrices(trace: Trace, at: Cell, terms: words.Terms, convention: str = "rows") -> bytes:

@@ -1,173 +1,52 @@
-"""The pictures of "Inside a head": which weight is looked at, and the payloads of its browser components."""
+"""What the page Inside a head shows of a run: the tokens to choose, the walk, the matrices or the heads, and the checks."""
 
-from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import Any
-
-import torch
-from torch import Tensor
+from dataclasses import dataclass
 
 from models.analysis import head_walk
-from models.analysis.head_walk import Heads, Walk
-from models.trace import AttentionSite, Trace
-from viz_app import words
-from viz_app.drawing.labels import Label, labels
-from viz_app.drawing.payload import pack
-from viz_app.drawing.sites import token_rows
-from viz_app.views.inside import columns as inside_columns
-from viz_app.views.inside import stages as inside_stages
-from viz_app.views.inside import text as inside_text
-from viz_app.views.inside.columns import peak
-from viz_app.views.inside.stages import Scene, Stage
+from viz_app.drawing.notes import checked
+from viz_app.session.current_run import Shown
+from viz_app.session.live import Pictures
+from viz_app.views.inside import cell as cells
+from viz_app.views.inside import matrices, similarity
+from viz_app.views.inside.cell import Cell
 
-SHOWN_KEYS = 16             # rows of the walk; longer inputs show the strongest
-TELLING = 0.6               # a first query worth walking: its strongest weight is about this, neither settled nor flat
+DRAWN_BY_STREAMLIT = "scaling"      # the view that is charts, and has no payload
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One weight of a trace: who reads (query) and what is read (key), counted from 0."""
+class Choices:
+    """What is chosen on the page: a similarity instead of the model's own, or ""; the view and its convention; the site and the
+    head; the query and the key, None where a telling one is to be found; the stage where the walk begins."""
 
-    site: AttentionSite
+    similarity: str
+    view: str
+    convention: str
+    site: str
     head: int
-    query: int
-    key: int
-
-    @cached_property
-    def walk(self) -> Walk:
-        return head_walk.walk(self.site, self.query, self.head)
+    query: int | None
+    key: int | None
+    stage: int
 
 
-def cell(trace: Trace, site: AttentionSite, head: int, query: int | None, key: int | None) -> Cell:
-    """The chosen weight; where a token is not chosen or no longer there, a telling query and its strongest key."""
-    weights = site.weights(head)
-    n_query, n_key = weights.shape
-    if query is None or not 0 <= query < n_query:
-        strongest = weights[:, key].argmax() if key is not None and 0 <= key < n_key else None
-        query = _telling(trace, site, weights) if strongest is None else int(strongest)
-    if key is None or not 0 <= key < n_key:
-        key = int(weights[query].argmax())
-    return Cell(site, head, query, key)
-
-
-def _telling(trace: Trace, site: AttentionSite, weights: Tensor) -> int:
-    strongest, best = weights.max(-1)
-    query, key = (torch.tensor([_is_word(label) for label in labels(row)]) for row in token_rows(trace, site))
-    return int(((strongest - TELLING).abs() + (~query).float() + (~key[best]).float()).argmin())
-
-
-def _is_word(label: Label) -> bool:
-    """Neither a special token nor a sign."""
-    return not label.special and any(c.isalnum() for c in label.text)
-
-
-def token_choice(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
-    """The payload of the component `choice`: both token rows, with the weights of the chosen query."""
-    query, key = token_rows(trace, at.site)
-    reads, read = words.axes(at.site, terms)
-    header = {
-        "queries": [label.as_json() for label in labels(query)], "keys": [label.as_json() for label in labels(key)],
-        "query": at.query, "key": at.key, "queryAxis": reads, "keyAxis": read,
-        "blocked": _reasons(at, range(len(key.tokens))),
+def payloads(run: Shown, choices: Choices) -> Pictures:
+    """All that the page's components show of a run."""
+    compared, cell = chosen(run, choices)
+    trace, terms = compared.trace, run.terms
+    views = {
+        "walk": lambda: cells.walk(trace, cell, terms, choices.stage),
+        "matrices": lambda: matrices.matrices(trace, cell, terms, choices.convention),
+        "heads": lambda: cells.heads(trace, cell, terms),
     }
-    return pack(header, weights=at.site.weights(at.head)[at.query].numpy())
-
-
-def walk(trace: Trace, at: Cell, terms: words.Terms, stage: int = 0) -> bytes:
-    """The payload of the component `walk`: every stage of one weight, for the strongest keys; it starts at this `stage`."""
-    w = at.walk
-    every = None if words.is_alignment(at.site) else head_walk.heads(trace, at.site, at.query)
-    rows = shown_keys(w, at.key)
-    query, key = _labels(trace, at)
-    others = torch.ones(len(w.weights), dtype=torch.bool)
-    others[rows] = False
-    arrays, told = inside_columns.arrays(at.site, w, rows), stages(trace, at, terms, every)
-    columns, used = inside_columns.columns(at.site, arrays), {column for stage in told for column in stage.columns}
-    header: dict[str, Any] = {
-        "site": at.site.name, "head": at.head, "query": at.query, "key": at.key, "indices": rows, "stage": stage,
-        "title": inside_text.title(at.site, at.head, terms, query[at.query], key[at.key], float(w.weights[at.key])),
-        "stages": [asdict(s) for s in told],
-        "columns": {name: inside_columns.as_json(column) for name, column in columns.items() if name in used},
-        "links": [[name, title, next(i for i, s in enumerate(told) if name in s.columns)]
-                  for name, title in inside_columns.links(at.site)],
-        "queryLabel": query[at.query].as_json(),
-        "keyLabels": [_numbered(key[j], j if len(rows) < len(key) else None) for j in rows],
-        "blocked": _reasons(at, rows), "n_keys": len(w.weights),
-        "shown": inside_text.shown(len(rows), len(w.weights), float(w.weights[others].sum())),
-        "file": f"{words.file_name(at.site, at.head)}.query{at.query}.key{at.key}",
-        **(_head_scales(every) if every else {"n_heads": 0}),
+    return {
+        **similarity.note(run, compared, choices.site, choices.head, choices.similarity),
+        "choice": cells.token_choice(trace, cell, terms),
+        **({choices.view: views[choices.view]()} if choices.view in views else {}),
+        "checks": checked(head_walk.check_walk(trace, cell.site, cell.query, cell.head)),
     }
-    arrays |= {"rest": w.parts[others].sum(0), **(_head_arrays(every) if every else {})}
-    return pack(header, **{name: array.numpy() for name, array in arrays.items()})
 
 
-def heads(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
-    """The payload of the component `heads`: what each head adds at the chosen query."""
-    every = head_walk.heads(trace, at.site, at.query)
-    query, _ = _labels(trace, at)
-    lengths = head_walk.added_norms(at.site)
-    header = {
-        "site": at.site.name, "head": at.head, "query": at.query, "file": f"{at.site.name}.heads.query{at.query}",
-        "title": inside_text.heads_title(at.site, terms, query[at.query]),
-        "sentence": inside_text.heads_sentence(every, query[at.query]),
-        "queries": [label.as_json() for label in query], "longest": peak(lengths), **_head_scales(every),
-    }
-    cosines = {"along_total": every.along_total, "along_residual": every.along_residual}
-    arrays = {**_head_arrays(every), **cosines, "between": every.between, "lengths": lengths}
-    return pack(header, **{name: array.numpy() for name, array in arrays.items() if array is not None})
-
-
-def shown_keys(w: Walk, key: int) -> list[int]:
-    """Up to SHOWN_KEYS keys, in order: all, or the strongest (of equals the first) and always the chosen one."""
-    order = torch.argsort(w.weights, descending=True, stable=True).tolist()
-    kept = order[:SHOWN_KEYS]
-    return sorted(kept if key in kept else [*kept[:-1], key])
-
-
-def stages(trace: Trace, at: Cell, terms: words.Terms, every: Heads | None = None) -> list[Stage]:
-    """The stages of this weight's walk."""
-    query, key = _labels(trace, at)
-    blocked: dict[str, int] = {}
-    for names in _reasons(at, range(len(at.walk.weights))):
-        for name in names:
-            blocked[name] = blocked.get(name, 0) + 1
-    if every is None and not words.is_alignment(at.site):
-        every = head_walk.heads(trace, at.site, at.query)
-    return inside_stages.stages(Scene(at.site, at.walk, every, at.key, query[at.query], key[at.key], blocked, terms))
-
-
-def _numbered(label: Label, place: int | None) -> list:
-    """The label, with its place from 0 in front where rows are left out: a text may hold a token many times."""
-    text, *rest = label.as_json()
-    return [text if place is None else f"{place} {text}", *rest]
-
-
-def _labels(trace: Trace, at: Cell) -> tuple[list[Label], list[Label]]:
-    query, key = token_rows(trace, at.site)
-    return labels(query), labels(key)
-
-
-def _reasons(at: Cell, keys) -> list[list[str]]:
-    """For each of these keys, the mask layers that hide it from the query."""
-    n_query, n_key = at.site.q.shape[2], at.site.k.shape[2]
-    hidden: list[list[str]] = [[] for _ in range(n_key)]
-    for layer in at.site.mask.layers:
-        row = layer.allowed[0, min(at.head, layer.allowed.shape[1] - 1)].expand(n_query, n_key)[at.query]
-        for j in (~row).nonzero().flatten().tolist():
-            hidden[j].append(layer.name)
-    return [hidden[j] for j in keys]
-
-
-def _head_arrays(every: Heads) -> dict[str, Tensor]:
-    foot = {"bias": every.bias, "total": every.total}
-    foot |= {} if every.residual is None else {"residual": every.residual}
-    sizes = torch.cat([every.norms, torch.stack([value.norm() for value in foot.values()])])     # of each row of the table
-    return {"head_out": every.head_out, "added": every.added, **foot, "sizes": sizes}
-
-
-def _head_scales(every: Heads) -> dict[str, Any]:
-    """Colour scales of the heads' table: one for the heads' results, one for all that is added up, the stream has its own."""
-    together = torch.cat([every.added.flatten(), every.bias, every.total])
-    scales = {"head_out": peak(every.head_out), "added": peak(together)}
-    scales |= {} if every.residual is None else {"residual": peak(every.residual)}
-    return {"n_heads": len(every.added), "d_model": len(every.total), "d_head": every.head_out.shape[1], "headScales": scales}
+def chosen(run: Shown, choices: Choices) -> tuple[Shown, Cell]:
+    """The run under the chosen similarity, and the chosen weight of it."""
+    compared = similarity.under(run, choices.similarity)
+    site = compared.trace.attention[choices.site]
+    return compared, cells.cell(compared.trace, site, choices.head, choices.query, choices.key)

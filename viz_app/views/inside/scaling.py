@@ -13,7 +13,7 @@ from models.trace import AttentionSite, Trace
 from viz_app.drawing.colours import ACCENT
 from viz_app.drawing.labels import labels
 from viz_app.drawing.sites import token_rows
-from viz_app.views.inside.payloads import Cell, shown_keys
+from viz_app.views.inside.cell import Cell, shown_keys
 
 WITHOUT = "#c8590b"      # the softmax without the division; with it, the accent that weights have everywhere
 WITHOUT_DARK, ACCENT_DARK = "#ff9d5c", "#9dbcff"

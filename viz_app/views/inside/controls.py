@@ -1,0 +1,111 @@
+"""The controls of the page Inside a head: which picture, of which head and weight, and under which similarity."""
+
+import streamlit as st
+
+from models.architectures.seq2seq import Seq2Seq
+from models.layers.similarity import KINDS
+from models.trace import Trace
+from viz_app import words
+from viz_app.components.plain import plain
+from viz_app.drawing.sites import by_kind
+from viz_app.session import url_state
+from viz_app.session.current_run import Shown
+from viz_app.session.live import Pictures
+from viz_app.session.parameters import Choice, Whole
+from viz_app.session.url_state import Focus
+from viz_app.views.inside import similarity, text
+from viz_app.views.inside.payloads import Choices
+
+VIEW, CONVENTION = Choice("inside-view"), Choice("inside-convention")
+KEY, STAGE = Whole("inside-key"), Whole("inside-stage", 0)
+SIMILARITY = Choice("similarity")       # none is the model's own
+_KIND, _LAYER, _HEAD, _SIMILARITY = "inside-kind", "inside-layer", "inside-head", "similarity-choice"
+
+
+def choose(run: Shown) -> Choices:
+    """Draw one row of controls, which wraps where the page is narrow; what they and the other pages' choices say."""
+    with st.container(horizontal=True, gap="medium", key="inside-controls", vertical_alignment="bottom"):
+        name = choose_similarity(run)
+        site, focus = url_state.focus(similarity.under(run, name).trace)
+        view = _pick("Show", VIEW, text.views(site))
+        _head_controls(run.trace, focus)
+        conventions = text.conventions(site)
+        convention = _pick("Convention", CONVENTION, conventions) if view == "matrices" else next(iter(conventions))
+    lock = int(focus.lock[1:]) if focus.lock else None
+    query, key = (None, lock) if focus.lock.startswith("k") else (lock, url_state.get(KEY))
+    return Choices(name, view, convention, site.name, focus.head, query, key, url_state.get(STAGE) if view == "walk" else 0)
+
+
+def _head_controls(trace: Trace, focus: Focus) -> None:
+    """Which head: the same choice as on the Attention page."""
+    kinds, site = dict(by_kind(trace)), trace.attention[focus.site]
+    st.session_state[_KIND], st.session_state[_LAYER], st.session_state[_HEAD] = site.kind, site.layer + 1, focus.head + 1
+
+    def move() -> None:
+        if st.session_state[_KIND] != site.kind:
+            url_state.keep(KEY, None)                        # another kind reads other tokens
+        chosen = kinds[st.session_state[_KIND]]
+        layer = min(st.session_state[_LAYER], len(chosen)) - 1
+        url_state.pick(chosen[layer].name, min(st.session_state[_HEAD], chosen[layer].n_heads) - 1)
+
+    for label, key, options, named in (
+        ("Attention", _KIND, list(kinds), lambda kind: words.kind_short(kinds[kind][0])),
+        ("Layer", _LAYER, [s.layer + 1 for s in kinds[site.kind]], str), ("Head", _HEAD, list(range(1, site.n_heads + 1)), str),
+    )[: 1 if words.is_alignment(site) else 3]:
+        st.segmented_control(label, options, required=True, key=key, format_func=named, on_change=move)
+
+
+def _pick(label: str, choice: Choice, names: dict[str, str]) -> str:
+    """One of several by its short name, which is what stands in the URL; the first is where one starts."""
+    return st.segmented_control(
+        label, list(names), required=True, format_func=names.get,
+        **url_state.bound(choice, url_state.one_of(choice, list(names), next(iter(names)))),
+    )
+
+
+def choose_weight(query: int, key: int) -> None:
+    """Look at another weight; a negative key means the strongest."""
+    url_state.lock(f"q{query}")
+    url_state.keep(KEY, key if key >= 0 else None)
+
+
+def keep_stage(stage: int) -> None:
+    """The walk has come to rest at this stage."""
+    url_state.keep(STAGE, stage)
+
+
+def other_similarity(run: Shown) -> str:
+    """The similarity asked for instead of the model's own; empty for its own, and where it cannot be exchanged."""
+    chosen = url_state.get(SIMILARITY)
+    if isinstance(run.scope.model, Seq2Seq) or chosen not in KINDS or chosen == run.scope.config.similarity:
+        return ""
+    return chosen
+
+
+def choose_similarity(run: Shown) -> str:
+    """Draw the choice; returns what `other_similarity` does. An RNN has none to choose."""
+    if isinstance(run.scope.model, Seq2Seq):
+        return ""
+    own = run.scope.config.similarity
+    st.session_state[_SIMILARITY] = other_similarity(run) or own
+
+    def keep() -> None:
+        name = st.session_state[_SIMILARITY]
+        url_state.keep(SIMILARITY, None if name == own else name)
+
+    st.selectbox(
+        "Similarity", list(KINDS), key=_SIMILARITY, on_change=keep, width=230,
+        format_func=lambda name: f"{name} (trained with)" if name == own else f"{name}: {KINDS[name].formula}",
+        help="How query and key are compared. Any but the model's own runs the same weights as they were never trained; what it "
+        "learns besides (t, M, or W, U and v) begins as in a new model.",
+    )
+    name = other_similarity(run)
+    if name:
+        st.badge("not trained so", icon=":material/warning:", color="orange")
+    return name
+
+
+def note_similarity(drawn: Pictures) -> None:
+    """Draw what `similarity.note` has put among the pictures."""
+    if similarity.NOTE in drawn:
+        plain(drawn[similarity.NOTE], key=similarity.NOTE)
