@@ -47,12 +47,9 @@ def main() -> None:
         st.Page(lambda: None, title=title, url_path=address if i else None, default=i == 0): view
         for i, (address, (title, view)) in enumerate(VIEWS.items())
     }
-    landing = next(iter(pages))
-    by_name = st.Page(lambda: None, title=landing.title, url_path=next(iter(VIEWS)), visibility="hidden")
-    page = st.navigation([*pages, by_name], position="top")
-    if page == by_name:     # Streamlit serves the first page at "/" alone, but its own address may be typed too
-        st.switch_page(landing, query_params=st.query_params.to_dict())
-    _page(pages[page])
+    address, (title, view) = next(iter(VIEWS.items()))      # Streamlit serves the first page at "/" alone; it has a name, too
+    pages[st.Page(lambda: None, title=title, url_path=address, visibility="hidden")] = view
+    _page(pages[st.navigation(list(pages), position="top")])
     cache.settle()
 
 

@@ -1,6 +1,7 @@
 """The browser's Back: one press a deliberate step, and none for what is typed or slid on the way."""
 # ruff: noqa: F401, F811 (fixtures are imported by name)
 
+import pytest
 from playwright.sync_api import Page, expect
 from served_app import browser, context, in_url, page, rested, visit
 
@@ -59,12 +60,15 @@ def test_as_many_presses_of_back_as_deliberate_steps_lead_to_the_start(page: Pag
     expect(page.locator(".written .source")).to_have_text(START + "5 May 1990")
 
 
-def test_the_first_picture_is_one_entry_of_the_history_with_its_whole_address(page: Page) -> None:
+@pytest.mark.parametrize("path", ["", "attention"])
+def test_the_first_picture_is_one_entry_of_the_history_with_its_whole_address(page: Page, path: str) -> None:
     page.goto("about:blank")
     before = entries(page)
-    visit(page)
+    visit(page, path)
     in_url(page, "source", "She is reading a book.")
     rested(page)
     assert entries(page) == before + 1
     assert "site=" in page.url
     assert "head=" in page.url
+    page.go_back()
+    assert page.url == "about:blank"

@@ -103,8 +103,8 @@ def test_only_the_layout_and_the_controls_of_a_page_know_streamlit(page: str) ->
 
 
 def test_only_the_session_looks_into_the_url() -> None:
-    """Everything else asks viz_app/session/url_state.py. The frame alone hands a whole address on to the first page."""
+    """Everything else asks viz_app/session/url_state.py."""
     looking = {str(path.relative_to(APP)) for path in APP.rglob("*.py") if "query_params" in path.read_text("utf-8")}
-    assert looking == {"session/url_state.py", "navigation.py"}
+    assert looking == {"session/url_state.py"}
     assert not [path for path in APP.rglob("*.py") if re.search(r"\bbind=", path.read_text("utf-8"))]
     assert not [path for path in APP.rglob("*.js") if "location.search" in path.read_text("utf-8") and path.stem != "live"]
