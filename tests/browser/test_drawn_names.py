@@ -1,0 +1,175 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""What every matrix of cells shares, by itself: the names along its two sides, and its cells painted pixel by pixel."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from stage import ACCENT, HATCH, INK, PAPER, QUIET, RATIO, Stage, stage, stage_page
+
+from viz_app.drawing.colours import ramp
+
+LEFT, TOP = 104, 88
+ROOMY = {"left": LEFT, "top": TOP, "wide": 40, "tall": 20}
+
+
+def labels(*texts: str, special: int = -1) -> list[list[Any]]:
+    return [[text, "", i == special] for i, text in enumerate(texts)]
+
+
+def named(stage: Stage, queries: list, keys: list, letter: float = 7, **place: float) -> tuple[list[dict], list[dict]]:
+    """The names of the queries and those of the keys, as they are written where each letter is `letter` pixels wide."""
+    stage.functions("head", "nameTokens")
+    drawn = stage.js(
+        "(root, queries, keys, place, letter, theme) => {"
+        " const canvas = document.createElement('canvas'), context = canvas.getContext('2d');"
+        f" context.scale({RATIO}, {RATIO});"
+        " context.measureText = (text) => ({ width: letter * [...text].length });"
+        " own.nameTokens(context, queries, keys, { ...place, theme });"
+        " return stage.log(canvas); }",
+        queries, keys, ROOMY | place, letter, {"font": "serif", "text": INK, "quiet": QUIET},
+    )  # fmt: skip
+    down = [one for one in drawn if one["align"] == "right"]
+    return down, [one for one in drawn if one["align"] != "right"]
+
+
+def size(name: dict[str, Any]) -> float:
+    number, family = name["font"].split("px ")
+    assert family == "serif"
+    return float(number)
+
+
+def test_queries_end_beside_the_middle_of_their_rows(stage: Stage) -> None:
+    down, _ = named(stage, labels("a", "b", "c", special=1), labels("k"))
+    assert [(one["text"], one["x"], one["y"]) for one in down] == [
+        ("a", LEFT - 6, TOP + 10), ("b", LEFT - 6, TOP + 30), ("c", LEFT - 6, TOP + 50),
+    ]  # fmt: skip
+    assert [one["colour"] for one in down] == [INK, QUIET, INK]
+    assert {(one["baseline"], one["angle"], size(one)) for one in down} == {("middle", 0, 13)}
+
+
+@pytest.mark.parametrize(
+    ("tall", "letters", "step"),
+    [(20, 13, 1), (16, 12.8, 1), (12.5, 10, 1), (10, 9, 1), (9.9, 9, 2), (5, 9, 2), (4.9, 9, 3)],
+)
+def test_of_flat_rows_every_nth_is_named(stage: Stage, tall: float, letters: float, step: int) -> None:
+    down, _ = named(stage, labels(*"abcdefghijklm"), labels("k"), tall=tall)
+    assert "".join(one["text"] for one in down) == "abcdefghijklm"[::step]
+    assert [size(one) for one in down] == pytest.approx([letters] * len(down), abs=0.01)
+    assert [one["y"] for one in down] == pytest.approx([TOP + (q + 0.5) * tall for q in range(0, 13, step)])
+
+
+def test_a_matrix_can_have_smaller_names(stage: Stage) -> None:
+    down, along = named(stage, labels("a"), labels("k"), largest=11)
+    assert {size(one) for one in down + along} == {11}
+
+
+def test_keys_that_fit_stand_upright_over_the_middle_of_their_columns(stage: Stage) -> None:
+    _, along = named(stage, labels("a"), labels("kk", "l", "mmmmm", special=2), wide=40)
+    assert [(one["text"], one["x"], one["y"]) for one in along] == [
+        ("kk", LEFT + 20, TOP - 9), ("l", LEFT + 60, TOP - 9), ("mmmmm", LEFT + 100, TOP - 9),
+    ]  # fmt: skip
+    assert {(one["align"], one["baseline"], one["angle"], size(one)) for one in along} == {("center", "middle", 0, 13)}
+    assert [one["colour"] for one in along] == [INK, INK, QUIET]
+
+
+def test_one_key_that_would_touch_its_neighbour_turns_all_of_them(stage: Stage) -> None:
+    for wide, turned in ((39.1, False), (39, True)):  # five letters and the gap of 4 between two names
+        _, along = named(stage, labels("a"), labels("k", "mmmmm", special=0), wide=wide)
+        assert [one["angle"] for one in along] == pytest.approx([-math.pi / 4 if turned else 0] * 2)
+        assert {one["align"] for one in along} == {"left" if turned else "center"}
+        assert [one["y"] for one in along] == [TOP - (5 if turned else 9)] * 2
+        assert [one["x"] for one in along] == pytest.approx([LEFT + wide / 2, LEFT + 1.5 * wide])
+        assert [one["colour"] for one in along] == [QUIET, INK]
+        assert {one["baseline"] for one in along} == {"middle"}
+
+
+@pytest.mark.parametrize(
+    ("wide", "letters", "step"),  # turned lines of letters are wide / √2 apart
+    [(20, 13, 1), (16, 16 / math.sqrt(2), 1), (14, 14 / math.sqrt(2), 1), (12.1, 9, 1), (12, 9, 2), (6.1, 9, 2), (6, 9, 3)],
+)
+def test_of_turned_keys_those_are_named_that_do_not_touch(stage: Stage, wide: float, letters: float, step: int) -> None:
+    keys = [f"{letter}{letter}{letter}" for letter in "abcdefghijklm"]
+    _, along = named(stage, labels("q"), labels(*keys), wide=wide)
+    assert [one["text"] for one in along] == keys[::step]
+    assert [size(one) for one in along] == pytest.approx([letters] * len(along), abs=0.01)
+    assert [one["x"] for one in along] == pytest.approx([LEFT + (k + 0.5) * wide for k in range(0, 13, step)])
+
+
+@pytest.mark.parametrize(("wide", "letters", "step"), [(13, 10.4, 1), (8.6, 9, 1), (8.4, 9, 2), (4.2, 9, 3)])
+def test_of_upright_keys_too(stage: Stage, wide: float, letters: float, step: int) -> None:
+    _, along = named(stage, labels("q"), labels(*"abcdefghijklm"), letter=0.1, wide=wide)
+    assert "".join(one["text"] for one in along) == "abcdefghijklm"[::step]
+    assert [size(one) for one in along] == pytest.approx([letters] * len(along), abs=0.01)
+    assert {one["angle"] for one in along} == {0}
+
+
+@pytest.mark.parametrize(("left", "fits"), [(106, 12), (105.9, 11), (113, 13)])
+def test_a_query_is_as_long_as_the_room_beside_the_cells(stage: Stage, left: float, fits: int) -> None:
+    text = "abcdefghijklmnopqrstuvwxyz"
+    down, _ = named(stage, labels(text[:fits], text[: fits + 1]), labels("k"), left=left)
+    assert down[0]["text"] == text[:fits]
+    assert len(down[1]["text"]) == fits
+    assert "…" in down[1]["text"]
+
+
+@pytest.mark.parametrize(("top", "fits"), [(89.05, 13), (88.95, 12), (94.1, 14)])
+def test_a_turned_key_is_as_long_as_the_room_over_the_cells(stage: Stage, top: float, fits: int) -> None:
+    text = "abcdefghijklmnopqrstuvwxyz"
+    _, along = named(stage, labels("q"), labels(text[:fits], text[: fits + 1]), top=top)
+    assert along[0]["text"] == text[:fits]
+    assert len(along[1]["text"]) == fits
+    assert "…" in along[1]["text"]
+    assert (top - 24) * 1.4 >= 7 * fits
+
+
+# --- the cells
+
+
+def painted(stage: Stage, codes: np.ndarray, x: int, y: int, wide: int, tall: int, period: int | None) -> np.ndarray:
+    """The device pixels of an empty canvas of 41 × 37 on which these codes have been painted."""
+    stage.functions("head", "paintCodes", "rampOf", "rgb")
+    rows, cols = codes.shape
+    ramp, paper, hatch = "own.rampOf(own.rgb(paper), own.rgb(accent))", "own.rgb(paper)", "own.rgb(hatch)"
+    drawn = stage.js(
+        "(root, codes, rows, cols, place, period, paper, accent, hatch) => {"
+        " const canvas = Object.assign(document.createElement('canvas'), { width: 41, height: 37 });"
+        f" const theme = {{ ramp: {ramp}, paper: {paper}, hatch: {hatch} }};"
+        " own.paintCodes(canvas.getContext('2d'), codes, rows, cols, ...place, theme, ...period);"
+        " return [...canvas.getContext('2d').getImageData(0, 0, 41, 37).data]; }",
+        codes.ravel().tolist(), rows, cols, [x, y, wide, tall], [period] if period else [], PAPER, ACCENT, HATCH,
+    )  # fmt: skip
+    return np.array(drawn).reshape(37, 41, 4)
+
+
+def rgb(colour: str) -> list[int]:
+    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+
+
+@pytest.mark.parametrize("period", [None, 4])
+@pytest.mark.parametrize(("rows", "cols", "wide", "tall"), [(3, 5, 23, 29), (3, 29, 13, 11), (31, 5, 17, 7), (31, 29, 5, 3)])
+def test_a_pixel_shows_the_largest_of_its_cells_or_stripes(
+    stage: Stage, rows: int, cols: int, wide: int, tall: int, period: int | None
+) -> None:
+    rng = np.random.default_rng(rows * cols)
+    codes = rng.integers(1, 256, (rows, cols)) * (rng.random((rows, cols)) < 0.5)
+    codes[: rows // 2, : cols // 2] = 0
+    x, y = 7, 3
+    drawn = painted(stage, codes, x, y, wide, tall, period)
+    inside = np.zeros((37, 41), bool)
+    inside[y : y + tall, x : x + wide] = True
+    assert not drawn[~inside].any()
+    masked = 0
+    for down in range(tall):
+        for right in range(wide):
+            first, left = down * rows // tall, right * cols // wide
+            last, end = max(first + 1, (down + 1) * rows // tall), max(left + 1, (right + 1) * cols // wide)
+            code = codes[first:last, left:end].max()
+            masked += not code
+            stripe = HATCH if (down + right) % (period or 6) == 0 else PAPER
+            expected = rgb(ramp((code - 1) / 254) if code else stripe)
+            seen = drawn[y + down, x + right]
+            assert np.abs(seen[:3] - expected).max() <= 1, (down, right)
+            assert seen[3] == 255
+    assert masked
