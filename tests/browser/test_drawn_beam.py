@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import numpy as np
+import pytest
 from stage import ACCENT, INK, LINE, PAPER, QUIET, Stage, hex_of, stage, stage_page
 
 from viz_app.drawing.payload import pack
@@ -90,6 +91,59 @@ def test_the_beam_is_a_column_a_step_with_the_best_on_top(stage: Stage) -> None:
     )
 
 
+def test_the_words_of_the_beam_have_their_sizes_and_stand_where_they_should(stage: Stage) -> None:
+    stage.mount("beam_tree", 900).show(beam_payload()[0])
+    names = ("y", "font-size", "text-anchor", "opacity", "style")
+    assert [one[1:] for one in stage.elements("svg > text", *names)] == [["13", "11", "middle", None, None]] * 3
+    assert {hex_of(one) for one in stage.attrs("svg > text", "fill")} == {QUIET}
+    words = [one[1:] for one in stage.elements("g.node text", *names)]
+    flat = [(rank, one) for kept in STEPS for rank, one in enumerate(kept)]
+    for (rank, one), name, score in zip(flat, words[::2], words[1::2], strict=True):
+        y = 24 + 44 * rank
+        assert name == [str(y + 14), "13", "middle", "0.6" if one["carried"] else "1", "unicode-bidi: plaintext"]
+        assert score == [str(y + 28), "11", "middle", "0.8", None]
+    assert stage.attrs("g.node rect", "rx") == ["6"] * len(flat)
+    assert {tuple(one.values()) for one in stage.attrs("g.node", "tabindex", "role")} == {("0", "button")}
+    assert (stage.css("svg", "width"), stage.css("svg", "height")) == ([f"{16 + 2 * 104 + 74}px"], [f"{24 + 3 * 44}px"])
+    assert stage.css(".detail .what", "display") == ["block"] * 3
+
+
+@pytest.mark.parametrize("at", [(1, 2), (2, 1), (0, 1), (2, 0)])
+def test_one_node_is_filled_and_it_is_the_chosen_one(stage: Stage, at: tuple[int, int]) -> None:
+    stage.mount("beam_tree", 900).show(beam_payload(at)[0])
+    filled = [hex_of(one) == ACCENT for one in stage.attrs("g.node rect", "fill")]
+    assert filled == [(s, r) == at for s, kept in enumerate(STEPS) for r in range(len(kept))]
+
+
+def test_a_long_token_is_as_long_as_its_node_has_room(stage: Stage) -> None:
+    rng = np.random.default_rng(3)
+    long = ["".join(rng.choice(list("ilmtw"), 29)) for _ in range(41)]
+    steps = [[{**node("a", -1, -0.1), "label": [token, "", False]} for token in long]]
+    stage.mount("beam_tree", 900).show(beam_payload((0, 0), steps=steps)[0])
+    room = 74 - 8
+    for token, shown in zip(long, stage.texts("g.node text")[::2], strict=True):
+        shorter = [token[: limit // 2] + "…" + token[len(token) - (limit - 1) // 2 :] for limit in range(28, 2, -1)]
+        widths = stage.js(
+            "(root, texts) => { const context = document.createElement('canvas').getContext('2d');"
+            " context.font = '13px sans-serif'; return texts.map((text) => context.measureText(text).width); }", shorter,
+        )  # fmt: skip
+        assert shown == next(text for text, width in zip(shorter, widths, strict=True) if width <= room)
+
+
+def test_the_tree_scrolls_to_a_node_out_of_sight_and_stays_where_it_is_seen(stage: Stage) -> None:
+    steps = [[node("a", 0, -0.1)] for _ in range(7)]
+    stage.mount("beam_tree", 300)
+    scroll = "(root) => { const s = root.querySelector('.tree-scroll'); return [s.scrollLeft, s.clientWidth]; }"
+    for before, step, after in (
+        (0, 5, 5 * 104 + 8 + 104 - 300), (332, 4, 332), (332, 2, 20), (20, 0, 0),  # to the right, in sight, to the left
+        (70, 3, 124), (320, 3, 320), (321, 3, 124), (94, 3, 94), (93, 3, 124), (0, 0, 0),  # seen in part, and just seen
+    ):  # fmt: skip
+        stage.show(beam_payload((0, 0), steps=steps)[0])
+        stage.js("(root, left) => { root.querySelector('.tree-scroll').scrollLeft = left; }", before)
+        stage.show(beam_payload((step, 0), steps=steps)[0])
+        assert stage.js(scroll) == [after, 300], (before, step)
+
+
 def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
     data, arrays = beam_payload()
     stage.mount("beam_tree", 900).show(data)
@@ -106,6 +160,7 @@ def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
         "Cross-attention: what it read from the source (head 3)", "Self-attention: what it read from its own text (head 3)",
     ]  # fmt: skip
     assert (stage.data(".beam")["step"], stage.data(".beam")["rank"]) == ("2", "2")
+    assert stage.attrs(".lead span", "class") == [None, "token", None, None]
     for at, said in (
         ((0, 0), "Step 1, place 1: a … Log-probability −0.150 nats over 1 token, score −0.100."),
         ((2, 2), "Step 3, place 3: bx [end]. Log-probability −2.250 nats over 2 tokens, score −1.500. It had ended "
@@ -113,6 +168,7 @@ def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
     ):  # fmt: skip
         stage.show(beam_payload(at)[0])
         assert stage.text(".lead") == said
+    assert stage.attrs(".lead span", "class") == [None, "token", None, None, "quiet"]
     nothing = [[{**STEPS[0][0], "text": ""}]]
     stage.show(beam_payload((0, 0), steps=nothing)[0])
     assert "(no text yet)" in stage.text(".lead")
@@ -136,6 +192,9 @@ def test_without_attention_the_beam_hides_its_rows(stage: Stage) -> None:
     stage.mount("beam_tree", 900).show(pack(header, ids=arrays["ids"], p=arrays["p"]))
     assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == [True, True]
     assert "with α = 1." in stage.text(".note")
+    for name, hidden in (("cross", [False, True]), ("self", [True, False])):  # one of the two
+        stage.show(pack(header, ids=arrays["ids"], p=arrays["p"], **{name: arrays[name]}))
+        assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == hidden
     stage.show(data)
     assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == [False, False]
 
