@@ -111,12 +111,84 @@ def test_each_map_shows_its_own_numbers_on_its_own_scale(stage: Stage) -> None:
     assert hatch["line"] == pytest.approx(0.7)
     assert (hatch["clip"]["x"], hatch["clip"]["y"]) == pytest.approx((LEFT + 4 * at["side"], TOP + at["tall"]), abs=0.3)
     assert (hatch["clip"]["w"], hatch["clip"]["h"]) == pytest.approx((at["side"], at["tall"]), abs=0.6)
-    for x, y, x2, y2 in hatch["lines"]:
-        assert (x + y) % 6 == pytest.approx(0, abs=0.01) or (x + y) % 6 == pytest.approx(6, abs=0.01)
-        assert x + y == pytest.approx(x2 + y2)
-        assert y2 - y == pytest.approx(hatch["clip"]["h"])
-    assert len(hatch["lines"]) >= (at["side"] + at["tall"]) / 6
     assert not stage.drawn(".cells", "path", 1)
+
+
+def test_stripes_fill_each_cell_of_none_and_no_other(stage: Stage) -> None:
+    none = ((0, 5), (3, 1), (4, 6))
+    values = np.ones((ROWS, COLS), np.float32)
+    values[tuple(zip(*none, strict=True))] = 0
+    data, _ = maps_payload()
+    at, _ = maps_shown(stage)
+    stage.show(stage.change(data, {"map0": values}))
+    pixels, hatched = stage.pixels(".cells"), stage.drawn(".cells", "path")
+    for (r, c), one in zip(none, hatched, strict=True):
+        x, y, w, h = (one["clip"][k] for k in "xywh")
+        assert (x, y, w, h) == pytest.approx((LEFT + c * at["side"], TOP + r * at["tall"], at["side"], at["tall"]), abs=0.6)
+        sums = range(math.floor((x + y) / 6) * 6, math.ceil(x + y + w + h), 6)  # x + y along a stripe
+        assert one["lines"] == [pytest.approx([s - y, y, s - y - h, y + h]) for s in sums]
+        assert {PAPER} < pixels.within(x + 1, y + 1, w - 2, h - 2)
+        assert PAPER in pixels.within(x, y, 0.5, h)  # no frame
+        assert len(pixels.within(x - 3, y + 3, 2, h - 6)) == 1  # of the cell before it
+
+
+def test_names_along_the_columns_are_turned_about_their_middle(stage: Stage) -> None:
+    at, _ = maps_shown(stage)
+    for c in range(COLS):
+        one = stage.written(".cells")[f"c{c}"]
+        assert (one["x"], one["y"], one["angle"]) == pytest.approx((LEFT + (c + 0.5) * at["side"] + 2, TOP - 5, -0.96))
+        assert (one["baseline"], one["font"]) == ("middle", "12.5px sans-serif")
+    for words, y in (("output y ↓", TOP - 22), ("input x →", TOP - 8)):
+        one = stage.written(".cells")[words]
+        assert (one["y"], one["font"], one["align"], one["baseline"]) == (y, "10.5px sans-serif", "left", "middle")
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "step"), [(28, 12.285, 1), (27, 12.5, 1), (41, 8.39, 1), (47, 8, 1), (48, 8, 2), (95, 8, 2), (96, 8, 3)]
+)
+def test_names_of_rows_shrink_to_8_pixels_and_are_then_left_out(stage: Stage, n: int, size: float, step: int) -> None:
+    names = [[f"r{i}", "", False] for i in range(n)]
+    stage.mount("maps", 900).show(pack({**_header(), "rows": names, "cols": [["c", "", False]]}, map0=np.ones((n, 1), np.float32)))
+    rows = [one for one in stage.drawn(".cells", "text") if one["text"].startswith("r") and one["align"] == "right"]
+    assert [one["text"] for one in rows] == [f"r{i}" for i in range(0, n, step)]
+    assert [float(one["font"].split("px")[0]) for one in rows] == pytest.approx([size] * len(rows), abs=0.01)
+    assert [one["y"] for one in rows] == pytest.approx([TOP + (i + 0.5) * 430 / n for i in range(0, n, step)])
+
+
+def test_a_long_name_is_as_long_as_there_is_room(stage: Stage) -> None:
+    rng = np.random.default_rng(7)
+    long = ["".join(rng.choice(list("ilmtw"), 29)) for _ in range(23)]
+    names = [[text, "", False] for text in long]
+    stage.mount("maps", 1200).show(pack({**_header(), "rows": names, "cols": names}, map0=np.ones((23, 23), np.float32)))
+    written = [one["text"] for one in stage.drawn(".cells", "text") if "…" in one["text"]]
+    assert written[:23] == written[23:]
+    for token, shown in zip(long, written[:23], strict=True):
+        shorter = [token[: limit // 2] + "…" + token[len(token) - (limit - 1) // 2 :] for limit in range(28, 2, -1)]
+        widths = stage.js(
+            "(root, texts) => { const context = document.createElement('canvas').getContext('2d');"
+            " context.font = '12.5px sans-serif'; return texts.map((text) => context.measureText(text).width); }", shorter,
+        )  # fmt: skip
+        assert shown == next(text for text, width in zip(shorter, widths, strict=True) if width <= LEFT - 12)
+
+
+def test_the_frames_lie_over_the_cells_and_the_words_over_both(stage: Stage) -> None:
+    maps_shown(stage)
+    for n in range(3):
+        assert stage.box(".marks", n) == stage.box(".cells", n)
+        cells, marks = stage.pixels(".cells", n), stage.pixels(".marks", n)
+        assert (marks.wide, marks.tall) == (cells.wide, cells.tall)
+    assert stage.attrs("figcaption span", "class") == ["quiet"] * 3
+    assert stage.css(".stage", "display") == ["block"] * 3
+    assert stage.attrs(".cells", "role") == ["img"] * 3
+
+
+def test_a_tip_too_wide_for_the_page_begins_at_its_edge(stage: Stage) -> None:
+    data, _ = maps_payload()
+    stage.mount("maps", 300).show(stage.change(data, rowAxis="a long name of the output " * 3))
+    at = {name: float(stage.data(".maps")[name]) for name in ("side", "tall")}
+    stage.js("(root) => { root.querySelector('.tip').style.cssText = 'width: 340px; max-width: none'; }")
+    to(stage, at, 0, 1, 1)
+    assert stage.box(".tip")["left"] == stage.box(".maps")["left"]
 
 
 def test_cells_are_as_large_as_the_room_allows(stage: Stage) -> None:
@@ -192,8 +264,9 @@ def test_each_scale_says_its_ends_and_its_unit(stage: Stage) -> None:
         steps = [one for one in stage.drawn(".cells", "rect", n) if one["y"] == pytest.approx(y) and one["h"] == pytest.approx(9)]
         assert len(steps) == 96
         assert [one["x"] for one in steps] == [LEFT + i for i in range(96)]
-        for i in (0, 31, 64, 95):
-            assert alike(steps[i]["colour"], weight_colour(i / 95))
+        for i, one in enumerate(steps):
+            assert alike(one["colour"], weight_colour(i / 95))
+            assert one["w"] == pytest.approx(1.2)  # no gap between two
         (frame,) = [one for one in stage.drawn(".cells", "frame", n) if one["h"] == 9]
         assert (frame["x"], frame["y"], frame["w"], frame["colour"]) == (LEFT, pytest.approx(y), 96, LINE)
         assert (texts[least]["align"], texts[least]["colour"]) == ("right", INK)
@@ -206,7 +279,7 @@ def test_each_scale_says_its_ends_and_its_unit(stage: Stage) -> None:
         assert texts[says]["x"] == 0
 
 
-@pytest.mark.parametrize("value", [0.0101, 0.00999, 999.4, 1234.5, 12.345, 0.5, 7e-12])
+@pytest.mark.parametrize("value", [0.0101, 0.01, 0.00999, 999.4, 1000.0, 1234.5, 12.345, 0.5, 7e-12])
 def test_a_scales_end_is_short(stage: Stage, value: float) -> None:
     one = {**_header()["maps"][0], "largest": value}
     names = [["a", "", False]]
