@@ -244,9 +244,11 @@ def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
                 assert pixels.within(x, y, 20, 20) == {PAPER, HATCH}
     row = [pixels.at(3.1 * 216 / COLS + 1, 4 + i / RATIO) == HATCH for i in range(24)]
     assert sum(row) == 2
+    (image,) = stage.drawn(".zoom canvas", "image")
+    assert [image[k] for k in "xywh"] == [0, 0, 216, 216]
     at, zoom = stage.box(button("decoder", 2, 3)), stage.box(".zoom")
-    assert zoom["left"] == pytest.approx(at["right"] + 10, abs=1)
-    assert zoom["top"] == pytest.approx(at["top"] - 20, abs=1)
+    assert zoom["left"] == pytest.approx(at["right"] + 10, abs=0.1)
+    assert zoom["top"] == pytest.approx(at["top"] - 20, abs=0.1)
     stage.move(button("encoder", 0, 1), 10, 10)
     assert stage.text(".zoom .name") == "Title of encoder: layer 1, head 2"
     assert stage.text(".zoom .note") == "Rows read, columns are read; hatched = masked."
@@ -266,8 +268,54 @@ def test_the_zoom_stays_in_the_window(stage: Stage) -> None:
     stage.page.evaluate("stage.host.style.marginTop = '1330px'")
     stage.move(button("encoder", 0, 4), 10, 10)
     at, zoom = stage.box(button("encoder", 0, 4)), stage.box(".zoom")
-    assert zoom["right"] == pytest.approx(at["left"] - 10, abs=1)
-    assert zoom["bottom"] == pytest.approx(1600 - 6, abs=1)
+    assert zoom["right"] == pytest.approx(at["left"] - 10, abs=0.1)
+    assert zoom["bottom"] == pytest.approx(1600 - 6, abs=0.1)
+
+
+@pytest.mark.parametrize(("room", "right"), [(0, False), (0.5, True), (-1, False)])
+def test_the_zoom_is_to_the_right_where_all_of_it_is_in_the_window(stage: Stage, room: float, right: bool) -> None:
+    shown(stage, 300)
+    here = button("decoder", 1, 3)
+    stage.move(here, 5, 5)
+    margin = 1280 - room - stage.box(".zoom")["width"] - 10 - stage.box(here)["right"]
+    stage.away()
+    stage.page.evaluate("(px) => { stage.host.style.marginLeft = `${px}px`; }", margin)
+    stage.move(here, 5, 5)
+    at, zoom = stage.box(here), stage.box(".zoom")
+    if right:
+        assert zoom["left"] == pytest.approx(at["right"] + 10, abs=0.1)
+    else:
+        assert zoom["right"] == pytest.approx(at["left"] - 10, abs=0.1)
+
+
+def test_in_a_narrow_window_the_zoom_begins_at_its_edge(stage: Stage) -> None:
+    stage.page.set_viewport_size({"width": 320, "height": 1600})
+    shown(stage, 300)
+    stage.move(button("decoder", 1, 3), 5, 5)
+    left = stage.box(".zoom")["left"]
+    stage.page.set_viewport_size({"width": 1280, "height": 1600})
+    assert left == 4
+
+
+@pytest.mark.parametrize(("width", "columns"), [(200, 1), (479, 1), (480, 2), (729, 2), (730, 3), (1200, 3)])
+def test_blocks_stand_beside_each_other_where_each_has_230_pixels(stage: Stage, width: int, columns: int) -> None:
+    shown(stage, width, heads=(8, 8, 8))
+    room = (width - 20 * (columns - 1)) / columns
+    assert place(stage, button("encoder", 0, 0))["w"] == max(12, min(56, math.floor((room - 20) / 8)) - 3)
+    assert len({round(stage.box("section.block", n)["top"]) for n in range(3)}) == {1: 3, 2: 2, 3: 1}[columns]
+
+
+@pytest.mark.parametrize(
+    ("window", "layers", "room"),  # the window less what stands over the blocks, and less 64 for the words of each row of them
+    [((1280, 894), 12, 600), ((1280, 893), 12, 599), ((700, 894), 12, 600), ((699, 894), 5, 260), ((699, 894), 9, 260),
+     ((1280, 400), 5, 180), ((1280, 400), 6, 180)],
+)  # fmt: skip
+def test_all_layers_fit_the_height_of_the_window(stage: Stage, window: tuple[int, int], layers: int, room: int) -> None:
+    stage.page.set_viewport_size(dict(zip(("width", "height"), window, strict=True)))
+    shown(stage, 600, kinds=(("encoder", layers),))
+    side = place(stage, button("encoder", 0, 0))["w"]
+    stage.page.set_viewport_size({"width": 1280, "height": 1600})
+    assert side == room // layers - 3
 
 
 def test_the_keyboard_enlarges_too_and_the_arrows_walk_over_everything(stage: Stage) -> None:
@@ -276,7 +324,8 @@ def test_the_keyboard_enlarges_too_and_the_arrows_walk_over_everything(stage: St
     for key, site, head in (
         ("ArrowRight", "encoder.layers.0", 4), ("ArrowRight", None, 0), ("ArrowDown", "encoder.layers.1", 4),
         ("ArrowDown", "decoder.layers.0", 4), ("ArrowUp", "encoder.layers.1", 4), ("ArrowDown", "decoder.layers.0", 4),
-        ("ArrowDown", "decoder.layers.1", 4), ("ArrowDown", "decoder.layers.2", 4), ("ArrowLeft", "decoder.layers.2", 3),
+        ("ArrowDown", "decoder.layers.1", 4), ("ArrowDown", "decoder.layers.2", 4), ("ArrowUp", "decoder.layers.1", 4),
+        ("ArrowDown", "decoder.layers.2", 4), ("ArrowLeft", "decoder.layers.2", 3),
         ("ArrowDown", "cross.layers.0", 2), ("ArrowDown", None, 0), ("ArrowUp", "decoder.layers.2", 2),
         ("ArrowLeft", "decoder.layers.2", 1), ("ArrowLeft", "decoder.layers.2", 0), ("ArrowLeft", None, 0), ("a", None, 0),
     ):  # fmt: skip
@@ -374,3 +423,22 @@ def test_all_heads_as_a_file(stage: Stage) -> None:
         for dx, dy in ((25, 30), (60, 20), (18, 5), (100, 40)):
             assert picture.at(dx, y + 24 + dy) == canvas.at(dx, dy)
         y += 24 + canvas.tall / RATIO
+
+
+@pytest.mark.parametrize(
+    ("kinds", "heads", "wide"), [((("encoder", 2), ("cross", 1)), (16, 3), 20 + 16 * 37), (KINDS, (2, 3, 1), 300)]
+)
+def test_in_the_file_each_block_stands_under_its_title(stage: Stage, kinds: tuple, heads: tuple, wide: int) -> None:
+    shown(stage, 1250, kinds=kinds, heads=heads)
+    _, _, drawn = stage.saved_picture()
+    (whole,) = [one for one in drawn if one["op"] == "copy"]
+    y, words, copies = 0.0, [], []
+    for n, (kind, _) in enumerate(kinds):
+        canvas = stage.box(".grid canvas", n)
+        words.append([f"Title of {kind}", 4, y + 16, INK, f"600 {12 * RATIO}px sans-serif"])
+        copies.append([0, y + 24, canvas["width"], canvas["height"]])
+        y += 24 + canvas["height"]
+    assert (whole["w"], whole["h"]) == (wide, y)
+    texts = [[one[k] for k in ("text", "x", "y", "colour", "font")] for one in whole["of"] if one["op"] == "text"]
+    assert texts == words
+    assert [[one[k] for k in "xywh"] for one in whole["of"] if one["op"] == "copy"] == copies
