@@ -12,6 +12,7 @@ from letters import CROSS, SELF, TERMS
 from stage import (
     HATCH,
     HEADS,
+    INK,
     LINE,
     ORANGE,
     PAPER,
@@ -234,6 +235,74 @@ def test_numbers_finer_than_pixels_show_the_one_furthest_from_0_and_say_so(stage
     assert stage.text(".note").endswith("to choose that weight.")
 
 
+def single(stage: Stage, values: np.ndarray, size: str = "small", masked: bool = False) -> bytes:
+    """A payload of a single matrix; `masked` blocks all of it."""
+    header, _ = unpack(payload())
+    matrix = {**header["matrices"]["x"], "shape": list(values.shape), "scale": 1.0, "masked": masked, "axes": ["d_in", "d_out"]}
+    arrays = {"x": values.astype(np.float32), "blocked": np.full(values.shape, masked, np.uint8)}
+    equations = [{"title": "t", "formula": "f", "size": size, "terms": [{"matrix": "x", "name": "X"}]}]
+    return stage.change(payload(), arrays, matrices={**header["matrices"], "x": matrix}, equations=equations)
+
+
+POOLED = " Where numbers are finer than pixels, a pixel shows the one furthest from 0."
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "size", "pooled"),  # a matrix is at most 110 or 210 pixels long, of two device pixels each
+    [(220, 3, "small", False), (221, 3, "small", True), (3, 220, "small", False), (3, 221, "small", True),
+     (420, 5, "large", False), (421, 5, "large", True), (5, 420, "large", False), (5, 421, "large", True)],
+)  # fmt: skip
+def test_finer_than_pixels_is_said_of_the_side_that_is(stage: Stage, rows: int, cols: int, size: str, pooled: bool) -> None:
+    stage.mount("matrices", 900).show(single(stage, np.ones((421, 421))))
+    assert stage.text(".note").endswith(POOLED)
+    stage.show(single(stage, np.ones((rows, cols)), size), (1, 2))  # what was said of the one before is not said any more
+    assert stage.text(".note").endswith(POOLED if pooled else "to choose that weight.")
+    box, longest = stage.box(CANVAS), {"small": 110, "large": 210}[size]
+    assert (box["width"], box["height"]) == tuple(min(longest, max(30, n * (6 if size == "small" else 12))) for n in (cols, rows))
+
+
+def test_blocked_numbers_are_striped_every_sixth_pixel(stage: Stage) -> None:
+    stage.mount("matrices", 900).show(single(stage, np.ones((11, 7)), masked=True))
+    pixels = stage.pixels(CANVAS)
+    for y in range(1, pixels.tall - 1):
+        for x in range(1, pixels.wide - 1):
+            expected = HATCH if (x + y) % (6 * RATIO) == 0 else PAPER
+            assert pixels.at(x / RATIO, y / RATIO) == expected, (x, y)
+
+
+def test_each_matrix_is_a_picture_in_a_frame_with_a_quiet_caption(stage: Stage) -> None:
+    header, _ = shown(stage)
+    for n in range(len(terms_of(header))):
+        box, (frame,) = stage.box(CANVAS, n), stage.drawn(CANVAS, "frame", n)
+        assert [frame[k] for k in "xywh"] == [0.25, 0.25, box["width"] - 0.5, box["height"] - 0.5]
+        assert (frame["colour"], frame["line"]) == (LINE, 1 / RATIO)
+    assert set(stage.attrs("figcaption", "class")) == {"quiet"}
+    assert set(stage.attrs("figure", "class")) == {"pick", None}
+    assert set(stage.attrs(CANVAS, "role")) == {"img"}
+    assert set(stage.css(".cells", "display")) == {"block"}
+
+
+def test_the_outline_of_a_tiny_cell_can_still_be_seen(stage: Stage) -> None:
+    for rows, cols in ((101, 3), (3, 101)):
+        stage.mount("matrices", 900).show(single(stage, np.ones((rows, cols))))
+        point(stage, 0, rows // 2, cols // 2, rows, cols)
+        (band,) = bands(stage)
+        assert band[:5] == pytest.approx(
+            outline(0, (rows, cols), (length(cols, "small"), length(rows, "small")), rows // 2, cols // 2)
+        )
+        assert sorted(band[3:5]) == [5, 12]
+
+
+def test_the_tip_stands_beside_the_pointer(stage: Stage) -> None:
+    shown(stage)
+    tip = point(stage, 1, 2, 3, 7, 5)
+    assert tip["matrix"]
+    box, cells = stage.box(".tip"), stage.box(CANVAS, 1)
+    x, y = cells["left"] + 3.5 / 5 * cells["width"], cells["top"] + 2.5 / 7 * cells["height"]
+    assert box["left"] == pytest.approx(x + 16, abs=0.1)
+    assert box["top"] == pytest.approx(y + 18, abs=0.1)
+
+
 def test_new_matrices_have_no_tip_of_the_old_ones(stage: Stage) -> None:
     shown(stage)
     point(stage, 0, 1, 1, 5, 5)
@@ -252,6 +321,20 @@ def test_the_matrices_as_a_file(stage: Stage) -> None:
         x, y = box["width"] * 0.37, box["height"] * 0.61
         seen = picture.within(box["left"] - place["left"] + x - 0.5, box["top"] - place["top"] + y - 0.5 + 30, 1.5, 1.5)
         assert any(alike(canvas.at(x, y), one, 8) for one in seen), n
+    (whole,) = [one for one in drawn if one["op"] == "copy"]
+    expected = []
     for words in (".equation > p", "figcaption", ".sign"):
-        at = stage.box(words)
-        assert len(picture.within(at["left"] - place["left"], at["top"] - place["top"] + 30, at["width"], at["height"])) > 3
+        for n, (text, size) in enumerate(zip(stage.texts(words), stage.css(words, "fontSize"), strict=True)):
+            at = stage.box(words, n)
+            expected.append([text, at["left"] - place["left"], at["top"] - place["top"] + 2, f"{size} sans-serif", INK])
+    texts = [[one[k] for k in ("text", "x", "y", "font", "colour")] for one in whole["of"] if one["op"] == "text"]
+    for seen, wanted in zip(sorted(texts, key=str), sorted(expected, key=str), strict=True):
+        assert (seen[0], *seen[3:]) == (wanted[0], *wanted[3:])
+    for column in (1, 2):
+        places = [sorted((one[0], one[column]) for one in some) for some in (texts, expected)]
+        assert [x for _, x in places[0]] == pytest.approx([x for _, x in places[1]], abs=0.01)
+    for n, seen in enumerate([one for one in whole["of"] if one["op"] == "copy"]):
+        box = stage.box(CANVAS, n)
+        assert [seen[k] for k in "xywh"] == pytest.approx(
+            [box["left"] - place["left"], box["top"] - place["top"], box["width"], box["height"]], abs=0.01
+        )
