@@ -1,6 +1,7 @@
 # ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `overview` by itself: every small picture, number, name and step of the arrow keys."""
 
+import base64
 import math
 from typing import Any
 
@@ -22,8 +23,9 @@ from stage import (
     stage_page,
 )  # fmt: skip
 
+from viz_app.components import stamped
 from viz_app.drawing.colours import ramp
-from viz_app.drawing.payload import pack
+from viz_app.drawing.payload import pack, unpack
 
 LAYERS, N_HEADS, ROWS, COLS = 3, 5, 2, 7
 KINDS = (("encoder", 2), ("decoder", 3), ("cross", 1))  # kind, layers
@@ -389,6 +391,43 @@ def test_fewer_and_more_kinds_layers_and_heads_leave_nothing_behind(stage: Stage
     assert len(stage.attrs(".grid button", "type")) == 28
     stage.click(button("decoder", 2, 4))
     assert stage.sent[-1] == ["pick", {"site": "decoder.layers.2", "head": 4}]
+
+
+def retyped(stage: Stage, data: bytes) -> None:
+    """Shows what comes while one types: the page and its colours stay as they are."""
+    stage.page.evaluate(
+        "(data) => { const picture = attnscopePictures.get('overview');"
+        " picture.data = Uint8Array.from(atob(data), (c) => c.charCodeAt(0)); picture.show(); }",
+        base64.b64encode(stamped(data, "overview", (2, 1))).decode(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("title", "Another"), ("subtitle", "others read"), ("sites", ["a", "b"]), ("layers", [5, 7]), ("heads", 4), ("", None)],
+)
+def test_while_one_types_the_words_along_the_pictures_follow_them(stage: Stage, field: str, value: Any) -> None:
+    shown(stage)
+    before = stage.drawn(".grid canvas", "text")
+    data, (codes, *_) = payload()
+    block = unpack(data)[0]["blocks"][0] | ({field: value} if field else {})
+    codes = np.flip(codes, axis=(0, 1, 2, 3))[:, : block["heads"]]
+    retyped(stage, stage.change(data, {"codes": codes.ravel()}, blocks=[block]))
+    assert stage.texts("h4") == [block["title"]]
+    assert stage.texts(".subtitle") == [block["subtitle"]]
+    heads = range(block["heads"])
+    assert stage.attrs(".grid button", "data-site", "data-head", "aria-label") == [
+        {"data-site": site, "data-head": str(head), "aria-label": f"{block['title']}, layer {layer}, head {head + 1}"}
+        for site, layer in zip(block["sites"], block["layers"], strict=True) for head in heads
+    ]  # fmt: skip
+    texts = stage.drawn(".grid canvas", "text")
+    assert [one["text"] for one in texts] == [str(h + 1) for h in heads] + [str(layer) for layer in block["layers"]]
+    assert len(stage.drawn(".grid canvas", "image")) == 2 * len(heads) * (1 if field else 2)  # the empty canvas stays
+    assert field or texts == before
+    at, pixels = place(stage, f'button[data-site="{block["sites"][1]}"][data-head="2"]'), stage.pixels(".grid canvas")
+    for r in range(ROWS):
+        seen = pixels.at(at["x"] + 0.5 / COLS * at["w"], at["y"] + (r + 0.5) / ROWS * at["h"])
+        assert alike(seen, code_colour(codes[1, 2, r, 0]))
 
 
 def test_another_theme_draws_the_numbers_and_the_key_anew(stage: Stage) -> None:

@@ -698,6 +698,16 @@ def test_without_a_stream_its_columns_are_left_out(stage: Stage) -> None:
     assert "Added to" not in stage.text(".note")
 
 
+def test_other_heads_of_the_same_width_are_drawn_anew(stage: Stage) -> None:
+    header, arrays = shown(stage, "heads", 1200)
+    data = stage.change(payload("heads"), {"bias": -arrays["bias"]}, title="Another", sentence="Of another.", head=2)
+    stage.show(data)
+    assert (stage.text(".title"), stage.text(".sentence")) == ("Another", "Of another.")
+    assert_strip(stage, columns(stage)["added"], header["n_heads"], -arrays["bias"], header["headScales"]["added"])
+    assert stage.drawn(MARKS)[0]["y"] == TOP + 2 * ROW + 0.5
+    assert stage.attr(CELLS, "aria-label") == "Another"
+
+
 def test_the_heads_as_a_file(stage: Stage) -> None:
     header, _ = shown(stage, "heads", 1200)
     name, picture, drawn = stage.saved_picture()
