@@ -18,17 +18,19 @@ def labels(*texts: str, special: int = -1) -> list[list[Any]]:
     return [[text, "", i == special] for i, text in enumerate(texts)]
 
 
-def named(stage: Stage, queries: list, keys: list, letter: float = 7, **place: float) -> tuple[list[dict], list[dict]]:
-    """The names of the queries and those of the keys, as they are written where each letter is `letter` pixels wide."""
+def named(
+    stage: Stage, queries: list, keys: list, letter: float = 7, em: float = 0, **place: float
+) -> tuple[list[dict], list[dict]]:
+    """The names of the queries and those of the keys, where each letter is `letter` pixels and `em` of its height wide."""
     stage.functions("head", "nameTokens")
     drawn = stage.js(
-        "(root, queries, keys, place, letter, theme) => {"
+        "(root, queries, keys, place, letter, em, theme) => {"
         " const canvas = document.createElement('canvas'), context = canvas.getContext('2d');"
         f" context.scale({RATIO}, {RATIO});"
-        " context.measureText = (text) => ({ width: letter * [...text].length });"
+        " context.measureText = (text) => ({ width: (letter + em * parseFloat(context.font)) * [...text].length });"
         " own.nameTokens(context, queries, keys, { ...place, theme });"
         " return stage.log(canvas); }",
-        queries, keys, ROOMY | place, letter, {"font": "serif", "text": INK, "quiet": QUIET},
+        queries, keys, ROOMY | place, letter, em, {"font": "serif", "text": INK, "quiet": QUIET},
     )  # fmt: skip
     down = [one for one in drawn if one["align"] == "right"]
     return down, [one for one in drawn if one["align"] != "right"]
@@ -83,6 +85,17 @@ def test_one_key_that_would_touch_its_neighbour_turns_all_of_them(stage: Stage) 
         assert [one["x"] for one in along] == pytest.approx([LEFT + wide / 2, LEFT + 1.5 * wide])
         assert [one["colour"] for one in along] == [QUIET, INK]
         assert {one["baseline"] for one in along} == {"middle"}
+
+
+def test_each_name_is_measured_in_the_letters_it_is_written_in(stage: Stage) -> None:
+    for wide, tall, turned in ((20, 10, True), (10, 20, True), (25, 10, False)):  # letters of 13 and 9, 9 and 13, 13 and 9
+        down, along = named(stage, labels("abcdefghijklmnopqrstu"), labels("mmm"), letter=0, em=0.5, wide=wide, tall=tall)
+        assert along[0]["angle"] == pytest.approx(-math.pi / 4 if turned else 0)
+        assert size(along[0]) == (13 if wide > 12 else 9)
+        assert size(down[0]) == (13 if tall > 12 else 9)
+        assert len(down[0]["text"]) == (12 if tall > 12 else 18)  # of the 82 pixels beside the cells
+    _, along = named(stage, labels("q"), labels("abcdefghijklmnopqrstu"), letter=0, em=0.5, wide=12, tall=20)
+    assert len(along[0]["text"]) == 19  # of the 89.6 pixels over them, in letters of 9
 
 
 @pytest.mark.parametrize(

@@ -489,6 +489,67 @@ def test_columns_share_the_width_and_the_least_important_go_first(stage: Stage) 
     assert seen[330, 3] != seen[1250, 3]
 
 
+Room = tuple[str, float, float, float, int]  # a column's name, least width, share of what is over, greatest width, rank to go
+
+
+def laid(width: float, wanted: list[Room]) -> dict[str, tuple[float, float]]:
+    """Where the columns that find room begin, and how wide they are."""
+    start, kept = min(118, 0.3 * width), list(wanted)
+    room = width - start - 2
+    while sum(least + 12 for _, least, *_ in kept) > room and len(kept) > 1 and any(rank for *_, rank in kept):
+        kept.remove(max(kept, key=lambda one: one[4]))
+    needed = sum(least + 12 for _, least, *_ in kept)
+    squeeze, shares, x, places = min(1, room / needed), sum(one[2] for one in kept), start, {}
+    for name, least, share, most, _ in kept:
+        over = max(0, room - needed) * share / shares if shares else 0
+        places[name] = (pytest.approx(x, abs=0.01), pytest.approx(min(most, least * squeeze + over), abs=0.01))
+        x += min(most, least * squeeze + over) + 12 * squeeze
+    return places
+
+
+def places(stage: Stage) -> dict[str, tuple[float, float]]:
+    return {name: (one["x"], one["width"]) for name, one in columns(stage).items()}
+
+
+WIDTHS = (1250, 1000, 760, 620, 480, 330, 200)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_walks_columns_have_the_room_they_need(stage: Stage, width: int) -> None:
+    header, _ = shown(stage, width=width)
+    order = {"a": 3, "k": 2, "sides": 2, "raw": 2, "v": 2, "products": 1, "terms": 1, "scores": 1, "masked": 1}
+    kinds = {"strip": (100, 1, 620), "number": (66, 0, math.inf), "weight": (70, 0, math.inf)}
+    for number, told in enumerate(header["stages"]):
+        to_stage(stage, number)
+        wanted = []
+        for i, name in enumerate(told["columns"]):
+            least, share, most = kinds[header["columns"][name]["kind"]]
+            if i == 0 and name == "a" and len(told["columns"]) > 1:
+                least, share = 110, 3
+            wanted.append((name, least, share, most, 0 if name in told["main"] else order.get(name, 0)))
+        heads = [("head_out", 80, 1, 300, 1), ("added", 110, 3, math.inf, 0), ("norm", 96, 0, math.inf, 0)]
+        assert places(stage) == laid(width, wanted or heads), number
+
+
+@pytest.mark.parametrize("n", [1, 6, 7])  # the columns of as many numbers as there are heads or tokens grow up to a limit
+@pytest.mark.parametrize("width", [1900, *WIDTHS])
+def test_the_heads_columns_have_the_room_they_need(stage: Stage, width: int, n: int) -> None:
+    _, arrays = unpack(payload("heads"))
+    tokens, rng = 3 * n, np.random.default_rng(n)
+    made = {
+        name: rng.standard_normal((n, *arrays[name].shape[1:])) for name in ("head_out", "added", "along_total", "along_residual")
+    }
+    made |= {"between": rng.standard_normal((n, n)), "lengths": rng.random((n, tokens)), "sizes": rng.random(n + 3)}
+    queries = [[f"q{i}", "", False] for i in range(tokens)]
+    more = {name: values.astype(np.float32) for name, values in made.items()}
+    stage.mount("heads", width).show(stage.change(payload("heads"), more, n_heads=n, queries=queries, head=0))
+    assert places(stage) == laid(width, [
+        ("head_out", 80, 1, 240, 3), ("added", 100, 2, 520, 1), ("norm", 96, 0, math.inf, 0), ("along_total", 62, 0, math.inf, 0),
+        ("along_residual", 62, 0, math.inf, 0), ("between", min(120, 20 * n), 0, math.inf, 4),
+        ("lengths", min(160, 8 * tokens), 1, 300, 2),
+    ])  # fmt: skip
+
+
 @pytest.mark.parametrize(("room", "kept"), [(1000, "abcd"), (470, "abd"), (360, "bd"), (250, "b"), (100, "b")])
 def test_columns_that_find_no_room_go_by_their_rank(stage: Stage, room: int, kept: str) -> None:
     shown(stage)
