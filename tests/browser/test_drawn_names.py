@@ -186,3 +186,19 @@ def test_a_pixel_shows_the_largest_of_its_cells_or_stripes(
             assert np.abs(seen[:3] - expected).max() <= 1, (down, right)
             assert seen[3] == 255
     assert masked
+
+
+def test_a_canvas_is_as_large_as_it_is_asked_to_be_and_empty(stage: Stage) -> None:
+    stage.functions("head", "sized")
+    found = stage.js(
+        "(root, sizes) => { const canvas = document.createElement('canvas'), own2d = canvas.getContext('2d');"
+        " return sizes.map(([width, height]) => {"
+        "  const [context, ratio] = own.sized(canvas, width, height), { a, e } = context.getTransform();"
+        "  const empty = !context.getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean);"
+        "  context.fillRect(0, 0, 5, 5); context.translate(3, 3); context.scale(7, 7);"
+        "  const { style } = canvas;"
+        "  return [context === own2d, ratio, a, e, empty, canvas.width, canvas.height, style.width, style.height]; }); }",
+        [[40.4, 30.3], [40.4, 30.3], [40.4, 17], [23, 17], [17, 23]],
+    )
+    size = [(81, 61, "40.4px", "30.3px")] * 2 + [(81, 34, "40.4px", "17px"), (46, 34, "23px", "17px"), (34, 46, "17px", "23px")]
+    assert [tuple(one) for one in found] == [(True, RATIO, 1, 0, True, *one) for one in size]
