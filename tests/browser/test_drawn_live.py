@@ -13,7 +13,8 @@ from unittest import mock
 import numpy as np
 import pytest
 import streamlit as st
-from stage import ACCENT, DARK, PAPER, Stage, alike, hex_of, stage, stage_page
+from drawn import mixed
+from stage import ACCENT, DARK, HEADS, INK, PAPER, Stage, alike, hex_of, stage, stage_page
 
 from viz_app import components
 from viz_app.components import stamped
@@ -412,6 +413,53 @@ def test_colours_run_evenly_from_the_page_to_the_accent(stage: Stage) -> None:
         ([118, 118, 118], [255, 255, 255], 4.54),
     ):
         assert stage.page.evaluate("([a, b]) => own.contrast(a, b)", [a, b]) == pytest.approx(ratio, abs=0.01)  # WCAG 2
+
+
+def test_nearly_black_colours_are_mixed_by_the_straight_part_of_the_curve(stage: Stage) -> None:
+    stage.functions("head", "rampOf", "luminance", "css")
+    ends = ([0, 3, 9], [10, 11, 13]), ([11, 1, 10], [4, 12, 0]), ([2, 2, 2], [255, 9, 200])
+    for paper, accent in ends:
+        found = stage.page.evaluate("([a, b]) => own.rampOf(a, b).map((c) => own.css(c))", [paper, accent])
+        for code in range(1, 256, 3):
+            expected = mixed((code - 1) / 254, *(f"#{r:02x}{g:02x}{b:02x}" for r, g, b in (paper, accent)))
+            seen = [int(hex_of(found[code])[i : i + 2], 16) for i in (1, 3, 5)]
+            assert seen == pytest.approx(expected, abs=0.6)
+    greys = [value / 255 for value in range(256)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in greys]  # IEC 61966-2-1
+    for n, part in enumerate((0.2126, 0.7152, 0.0722)):
+        colours = [[value if i == n else 0 for i in range(3)] for value in range(256)]
+        found = stage.page.evaluate("(colours) => colours.map((c) => own.luminance(c))", colours)
+        assert found == pytest.approx([part * v for v in linear], rel=1e-4)
+
+
+def test_each_of_twelve_heads_has_a_colour_and_the_thirteenth_that_of_the_first(stage: Stage) -> None:
+    stage.functions("head", "headColour")
+    found = stage.page.evaluate("[...Array(31).keys()].map((head) => own.headColour(head).toLowerCase())")
+    assert found == [HEADS[head % 12] for head in range(31)]
+    assert len(set(found)) == 12
+
+
+def test_ink_is_what_is_read_best_on_each_step_of_the_ramp(stage: Stage) -> None:
+    stage.functions("head", "readTheme", "contrast", "rgb")
+    for paper, accent, ink in ((PAPER, ACCENT, INK), tuple(DARK.values())):
+        inks, seen = stage.page.evaluate(
+            """([paper, accent, ink]) => {
+          const element = document.createElement("div");
+          for (const [name, value] of [["background", paper], ["primary", accent], ["text", ink]])
+            element.style.setProperty(`--st-${name}-color`, value);
+          document.body.append(element);
+          const theme = own.readTheme(element);
+          return [theme.ramp.map((_, code) => theme.on(code)), theme.ramp];
+        }""",
+            [paper, accent, ink],
+        )
+        to_paper, to_ink = (
+            stage.page.evaluate("([ramp, one]) => ramp.map((c) => own.contrast(c, own.rgb(one)))", [seen, one])
+            for one in (paper, ink)
+        )
+        best = [paper if a > b else ink for a, b in zip(to_paper, to_ink, strict=True)]
+        assert [hex_of(one) for one in inks] == best
+        assert {hex_of(one) for one in inks} == {paper, ink}
 
 
 def test_a_page_without_a_theme_has_one(stage: Stage) -> None:

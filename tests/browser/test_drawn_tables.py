@@ -32,6 +32,7 @@ from stage import (
     weight_colour,
 )  # fmt: skip
 
+from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import unpack
 from viz_app.views.inside import cell as inside_cell
 
@@ -826,6 +827,17 @@ def test_strong_keys_are_written_in_the_pages_colour(stage: Stage) -> None:
     stage.mount("choice", 700).show(stage.change(payload("token_choice"), {"weights": weights}))
     inks = [hex_of(one) for one in stage.css(".keys button", "color")]
     assert inks[:3] == [INK, PAPER, INK]
+
+
+def test_each_of_255_steps_of_a_weight_has_its_own_shade(stage: Stage) -> None:
+    weights = (np.concatenate([np.arange(255), np.arange(254) + 0.51, np.arange(254) + 0.49]) / 254).astype(np.float32)
+    keys = [["k", "", False]] * len(weights)
+    data = stage.change(payload("token_choice"), {"weights": weights}, keys=keys, blocked=[[]] * len(weights), key=0)
+    stage.mount("choice", 700).show(data)
+    shades = [hex_of(one) for one in stage.css(".keys button", "backgroundColor")]
+    steps = [ramp(step / 254) for step in range(255)]
+    assert shades == [steps[round(float(weight) * 254)] for weight in weights]
+    assert set(stage.attrs(".choice button", "type")) == {"button"}
 
 
 def test_a_click_chooses_who_reads_or_what_is_read(stage: Stage) -> None:
