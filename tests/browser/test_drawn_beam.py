@@ -181,7 +181,7 @@ def test_without_attention_the_beam_hides_its_rows(stage: Stage) -> None:
         "steps": STEPS,
         "node": [0, 0],
         "source": SOURCE,
-        "read": [],
+        "read": [label("[start]"), label("a")],
         "candidates": [label("x")] * 3,
         "reading": "",
         "cross": "",
@@ -195,6 +195,8 @@ def test_without_attention_the_beam_hides_its_rows(stage: Stage) -> None:
     for name, hidden in (("cross", [False, True]), ("self", [True, False])):  # one of the two
         stage.show(pack(header, ids=arrays["ids"], p=arrays["p"], **{name: arrays[name]}))
         assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == hidden
+        weights = stage.attrs(f".chips[data-side={name}] .chip-token", "data-weight")
+        assert [np.float32(one) for one in weights] == arrays[name].tolist()[: len(header["source" if name == "cross" else "read"])]
     stage.show(data)
     assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == [False, False]
 

@@ -259,6 +259,92 @@ def test_inference_shows_nothing_beyond_its_step_and_training_everything(stage: 
         )
 
 
+def elements(stage: Stage, selector: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """Of each element of a drawing its tag, its own text and its attributes, numbers as numbers and colours as #rrggbb."""
+    found = stage.js(
+        "(root, all) => [...root.querySelectorAll(all)].map((e) => [e.tagName, e.children.length ? '' : e.textContent,"
+        " Object.fromEntries([...e.attributes].map((a) => [a.name, a.value]))])", selector,
+    )  # fmt: skip
+
+    def read(value: str) -> float | str:
+        try:
+            return float(value)
+        except ValueError:
+            return hex_of(value) if value.startswith(("rgb(", "#")) else value
+
+    return [(tag, text, {name: read(value) for name, value in attributes.items()}) for tag, text, attributes in found]
+
+
+def close(**attributes: Any) -> dict[str, Any]:
+    return {
+        name.replace("_", "-"): pytest.approx(value, abs=0.05) if isinstance(value, int | float) else value
+        for name, value in attributes.items()
+    }
+
+
+@pytest.mark.parametrize("width", [1200, 400])
+@pytest.mark.parametrize("free", [False, True])
+def test_every_line_of_the_lanes_is_where_it_should_be(stage: Stage, free: bool, width: int) -> None:
+    unforced = {"written": [label(t) for t in "abzqx"], "taken": [*range(5)]} if free else None
+    shown(stage, width, free=unforced, forced=[1])
+    go(stage, 3)
+    longest = stage.js(
+        "() => { const c = document.createElement('canvas').getContext('2d'); c.font = '13px sans-serif';"
+        " return Math.max(...['[start]', '[end]', 'a', 'w'].map((t) => c.measureText(t).width)); }"
+    )  # fmt: skip
+    inside = stage.js("(root) => root.querySelector('.lane-scroll').clientWidth") - 6
+    room = longest + 14
+    pitch = max(room + 6, min(110, inside / 7))
+    assert (pitch == room + 6) is (width == 400)
+    tall, given, reads, predicts, again, writes = (254 if free else 226), 39, 76, 109, 161, 197
+    middle, x = pitch / 2, [i * pitch for i in range(9)]
+    drawn = elements(stage, ".lanes svg > rect:not(.pad)")
+    assert drawn == [
+        ("rect", "", close(x=x[3], y=18, width=4 * pitch, height=tall - 18, fill=DIFFERS, fill_opacity=0.09)),
+        ("rect", "", close(x=x[2] + 1, y=18, width=pitch - 2, height=tall - 20, fill="none", stroke=DIFFERS, stroke_width=1.6,
+                           stroke_dasharray="5 3", rx=5)),
+        ("rect", "", close(x=x[3] + 1, y=1, width=pitch - 2, height=tall - 2, rx=5, fill=ACCENT, fill_opacity=0.1, stroke=ACCENT,
+                           stroke_opacity=0.6)),
+    ]  # fmt: skip
+    assert elements(stage, ".lanes svg > text") == [
+        ("text", str(i + 1), {**close(x=x[i] + middle, y=14, font_size=11, fill=QUIET), "text-anchor": "middle"}) for i in range(7)
+    ]
+    pad = {"fill": "transparent", "style": "cursor: pointer", "class": "pad"}
+    assert [one[2] for one in elements(stage, "rect.pad")] == [close(x=x[i], y=0, width=pitch, height=tall) | pad for i in range(7)]
+    half, visible = room / 2, lambda on: {"visibility": "visible" if on else "hidden"}
+    arrows = [
+        *((x[i] + middle + 4, given + 23, x[i + 1] + middle - 6, reads - 1, 0.85, {}) for i in range(4)),
+        *((x[i] + middle, reads + 23, x[i] + middle, predicts - 1, 0.45, {}) for i in range(5)),
+        *((x[i] + middle, again + 23, x[i] + middle, writes - 1, 0.45, visible(i <= 3)) for i in range(7)),
+        *((x[i] + middle + min(half, 14), writes - 1, x[i + 1] + middle - min(half, 12), again + 24, 0.85, visible(i < 3))
+          for i in range(6)),
+    ]  # fmt: skip
+    groups = elements(stage, ".lanes svg > g:not([data-row])")
+    assert [one[2] for one in groups] == [
+        close(stroke=QUIET, fill="none", stroke_width=1.3, opacity=strength) | more for *_, strength, more in arrows
+    ]
+    paths = [one[2]["d"] for one in elements(stage, ".lanes svg > g:not([data-row]) path")]
+    for line, head, (x1, y1, x2, y2, *_) in zip(paths[::2], paths[1::2], arrows, strict=True):
+        assert re.sub(r"[-\d.]+", "#", line + head) == "M# #L# #M# #L# #L# #"
+        assert [float(one) for one in re.findall(r"[-\d.]+", line)] == pytest.approx([x1, y1, x2, y2])
+        to = np.array([x2 - x1, y2 - y1]) / math.hypot(x2 - x1, y2 - y1)
+        sides = [[x2, y2] - 5 * np.array([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]) @ to for a in (0.5, -0.5)]
+        assert [float(one) for one in re.findall(r"[-\d.]+", head)] == pytest.approx([*sides[0], x2, y2, *sides[1]], abs=0.06)
+    (dot,) = elements(stage, ".lanes svg circle")
+    assert dot[2] == close(cx=x[1] + (pitch + room) / 2 - 1, cy=writes + 2, r=4, fill=DIFFERS)
+    assert stage.attrs("g[data-row=writes] text", "font-weight") == [None, "700", *[None] * 5]
+    boxes = [one[2] for one in elements(stage, ".lanes svg g[data-row] rect")]
+    assert {(one["rx"], one["height"]) for one in boxes} == {(4, 23)}
+    assert [one["width"] for one in boxes] == pytest.approx([room] * len(boxes))
+    words = [one[2] for one in elements(stage, ".lanes svg g[data-row] text")]
+    assert {(one["font-size"], one["style"]) for one in words} == {(13, "unicode-bidi: plaintext")}
+    box = stage.box(".lanes svg")
+    assert (box["width"], box["height"]) == pytest.approx((max(inside, 7 * pitch), tall), abs=0.1)
+    tops = stage.js("(root) => [...root.querySelectorAll('.lane-names .title')].map((e) => parseFloat(e.style.top))")
+    assert tops == [given - 20, again - 20]
+    assert stage.js("(root) => root.querySelector('.lane-names .head').style.top") == "2px"
+
+
 def test_the_ground_after_the_first_difference_is_tinted(stage: Stage) -> None:
     shown(stage)
     pitch = float(stage.attr("rect.pad", "width"))
@@ -722,6 +808,15 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
     assert [one[0] for one in steps] == [str(i + 1) for i in range(7)]
     assert [float(one[1]) for one in steps] == pytest.approx([58 + (i + 0.5) * pitch for i in range(7)])
     assert [one[3] for one in texts if one[0] == "step"] == ["end"]
+    ends = {"middle": (floor + 14,) * 7, "end": (floor + 4, (floor + top) / 2 + 4, top + 4, floor + 14), None: (13, 13)}
+    for anchor, heights in ends.items():
+        assert [float(one[2]) for one in texts if one[3] == anchor] == pytest.approx(list(heights))
+    assert {float(one[1]) for one in texts if one[3] == "end"} == {53}
+    assert {(size, hex_of(one[4])) for size, one in zip(stage.attrs(".chart svg > text", "font-size"), texts, strict=True)} == {
+        ("11", QUIET)
+    }
+    assert {(float(one[3]), float(one[4])) for one in lines} == {(58, width - 6)}
+    assert {hex_of(one) for one in stage.attrs(".chart svg > line", "stroke")} == {LINE}
     for step in (0, 3, 6):
         go(stage, step)
         spent, would = sum(cached[: step + 1]), sum(uncached[: step + 1])

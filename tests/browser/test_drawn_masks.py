@@ -175,6 +175,8 @@ def test_the_board_names_its_tokens_and_axes(stage: Stage) -> None:
     )
     assert near((y for x, y, x2, y2 in rules["lines"] if x == x2), cells["top"])
     assert near((x for x, y, x2, y2 in rules["lines"] if y == y2), cells["left"])
+    assert near((y2 for x, y, x2, y2 in rules["lines"] if x == x2), cells["top"] + ROWS * cells["tall"])
+    assert near((x2 for x, y, x2, y2 in rules["lines"] if y == y2), cells["left"] + COLS * cells["wide"])
     assert rules["colour"] == LINE
     assert cells["wide"] == cells["tall"] == 40
 
@@ -482,8 +484,22 @@ def test_the_cells_fill_the_room_they_have(stage: Stage) -> None:
             assert box["height"] - 5 <= bottom <= box["height"]
 
 
+def test_long_names_leave_the_cells_their_room(stage: Stage) -> None:
+    for side, letters in (("queries", 9), ("keys", 9), ("queries", 90), ("keys", 90)):
+        shown(stage, **{side: [["m" * letters, "", False]] * (ROWS if side == "queries" else COLS)})
+        cells, box = grid(stage), stage.box(BOARD)
+        widths = stage.js(
+            "(root, texts) => { const c = document.createElement('canvas').getContext('2d'); c.font = '12px sans-serif';"
+            " return texts.map((t) => c.measureText(t).width); }", ["m" * letters, *(f"{s}{i}" for s in "qk" for i in range(9))],
+        )  # fmt: skip
+        long, q, k = widths[0], max(widths[1:][:ROWS]), max(widths[10:][:COLS])
+        down, along = (long, k) if side == "queries" else (q, long)
+        assert cells["left"] == pytest.approx(min(18 + down, box["width"] * 0.3) + 6)
+        assert cells["top"] == pytest.approx(min(24 + along * 0.72, box["height"] * 0.3))
+
+
 def test_long_texts_have_small_cells_without_signs(stage: Stage) -> None:
-    for rows, cols in ((61, 67), (5, 30), (25, 5)):
+    for rows, cols in ((61, 67), (5, 30), (25, 5), (41, 5)):
         names = [[[f"{side}{i}", "", False] for i in range(n)] for side, n in (("q", rows), ("k", cols))]
         base = np.zeros((rows, cols), np.uint8)
         base[3, 2] = 1
