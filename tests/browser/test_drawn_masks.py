@@ -297,7 +297,7 @@ def test_pointing_at_a_token_frames_its_row_or_column(stage: Stage) -> None:
 
 
 def test_painted_cells_have_a_frame_of_their_own(stage: Stage) -> None:
-    shown(stage, painted=[[2, 2, 0], [0, 4, 1], [9, 9, 0]])
+    shown(stage, painted=[[2, 2, 0], [0, 4, 1], [9, 9, 0], [1, COLS, 0], [ROWS, 1, 0]])
     cells, frames = grid(stage), stage.drawn(MARKS, "frame")
     inset = frames[0]["line"] / 2 + 0.5
     assert [[one[n] for n in "xywh"] for one in frames] == [
@@ -482,6 +482,31 @@ def test_the_cells_fill_the_room_they_have(stage: Stage) -> None:
             assert box["width"] - 30 <= right <= box["width"]
         else:
             assert box["height"] - 5 <= bottom <= box["height"]
+
+
+def test_the_name_of_an_axis_is_as_long_as_its_side(stage: Stage) -> None:
+    rng = np.random.default_rng(5)
+    measured = (
+        "(root, texts) => { const c = document.createElement('canvas').getContext('2d'); c.font = '10.5px sans-serif';"
+        " return texts.map((t) => c.measureText(t).width); }"
+    )
+    for _ in range(11):
+        long = "".join(rng.choice(list("ilmtw"), 290))
+        shown(stage, width=700, queryAxis=long, keyAxis=long)
+        cells, box = grid(stage), stage.box(BOARD)
+        down, along = (
+            next(one for one in stage.drawn(BOARD, "text") if sign in one["text"] and "…" in one["text"]) for sign in "←→"
+        )
+        assert (along["x"], along["y"], along["font"]) == (2, 7, "10.5px sans-serif")
+        assert (down["x"], down["y"], down["font"]) == (8, box["height"] - 4, "10.5px sans-serif")
+        for one, text, room in (
+            (down, f"← {long}", box["height"] - cells["top"] - 6), (along, f"{long} →", box["width"] - 4),
+        ):  # fmt: skip
+            shorter = [text[: limit // 2] + "…" + text[len(text) - (limit - 1) // 2 :] for limit in range(len(text) - 1, 2, -1)]
+            fits = (short for short, wide in zip(shorter, stage.js(measured, shorter), strict=True) if wide <= room)
+            assert one["text"] == next(fits)
+    shown(stage)
+    assert stage.attrs(BOARD, "tabindex", "role") == [{"tabindex": "0", "role": "img"}]
 
 
 def test_long_names_leave_the_cells_their_room(stage: Stage) -> None:
