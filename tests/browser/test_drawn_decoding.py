@@ -345,6 +345,51 @@ def test_every_line_of_the_lanes_is_where_it_should_be(stage: Stage, free: bool,
     assert stage.js("(root) => root.querySelector('.lane-names .head').style.top") == "2px"
 
 
+def test_long_tokens_have_96_pixels_and_are_shortened_to_them(stage: Stage) -> None:
+    rng = np.random.default_rng(2)
+    long = ["".join(rng.choice(list("ilmtw"), 29)) for _ in range(5)]
+    _, header, _ = payload()
+    shown(stage, parallel={**header["parallel"], "given": [label(text) for text in long]})
+    assert {float(one["box"]["width"]) for one in cells(stage, "given")} == {96}
+    assert float(stage.attr("rect.pad", "width")) >= 102
+    for token, one in zip(long, cells(stage, "given"), strict=True):
+        shorter = [token[: limit // 2] + "…" + token[len(token) - (limit - 1) // 2 :] for limit in range(28, 2, -1)]
+        widths = stage.js(
+            "(root, texts) => { const c = document.createElement('canvas').getContext('2d'); c.font = '13px sans-serif';"
+            " return texts.map((t) => c.measureText(t).width); }", shorter,
+        )  # fmt: skip
+        assert one["text"] == next(text for text, width in zip(shorter, widths, strict=True) if width <= 96 - 8)
+
+
+def test_the_lanes_scroll_as_little_as_shows_a_step_and_its_neighbours(stage: Stage) -> None:
+    shown(stage, 400, written=[*"abzqrstuvwxy"])
+    pitch = float(stage.attr("rect.pad", "width"))
+    read = "(root) => { const s = root.querySelector('.lane-scroll'); return [s.scrollLeft, s.clientWidth, s.scrollWidth]; }"
+    _, room, wide = stage.js(read)
+    assert 3 * pitch < room < wide - 3 * pitch
+    seen = []
+    for step in (0, 3, 4, 5, 6, 5, 4, 3, 9, 8, 7, 2, 1, 0, 11, 10):
+        before, *_ = stage.js(read)
+        go(stage, step)
+        left = step * pitch
+        after = min(max(before, left + 2 * pitch - room), max(0, left - pitch), wide - room)
+        seen.append(stage.js(read)[0])
+        assert seen[-1] == pytest.approx(after, abs=0.6), step
+    assert len({round(one) for one in seen}) > 5
+
+
+def test_the_cost_numbers_as_many_steps_as_have_18_pixels(stage: Stage) -> None:
+    shown(stage, 760)
+    width = stage.js("(root) => root.querySelector('.chart svg').clientWidth")
+    most = int((width - 66) / 18)
+    for n, every in ((most, 1), (most + 1, 2), (2 * most, 2), (2 * most + 2, 3)):
+        shown(stage, 760, written=["a"] * n)
+        said = [text for text, anchor in stage.elements(".chart svg > text", "text-anchor") if anchor == "middle"]
+        assert said == [str(i + 1) for i in range(0, n, every)]
+        (bar, _), wide = stage.attrs(".chart svg g:first-of-type rect", "width"), (width - 66) / n
+        assert float(bar) == pytest.approx(max(1, min(14, wide * 0.4)))
+
+
 def test_the_ground_after_the_first_difference_is_tinted(stage: Stage) -> None:
     shown(stage)
     pitch = float(stage.attr("rect.pad", "width"))
