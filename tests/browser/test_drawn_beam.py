@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from stage import ACCENT, INK, LINE, PAPER, QUIET, Stage, hex_of, stage, stage_page
 
+from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import pack
 
 SOURCE = [["x", "", False], ["y", "said of y", False], ["[end]", "special", True]]
@@ -173,6 +174,15 @@ def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
     stage.show(beam_payload((0, 0), steps=nothing)[0])
     assert "(no text yet)" in stage.text(".lead")
     assert stage.text("g.node title").startswith("(nothing yet)\n")
+
+
+def test_each_of_255_steps_of_a_weight_has_its_own_shade(stage: Stage) -> None:
+    weights = (np.concatenate([np.arange(255), np.arange(254) + 0.51, np.arange(254) + 0.49]) / 254).astype(np.float32)
+    data, _ = beam_payload(source=[label("x")] * len(weights))
+    stage.mount("beam_tree", 900).show(stage.change(data, {"cross": weights}))
+    shades = [hex_of(one) for one in stage.css(".chips[data-side=cross] .chip-token", "backgroundColor")]
+    steps = [ramp(step / 254) for step in range(255)]
+    assert shades == [steps[round(float(weight) * 254)] for weight in weights]
 
 
 def test_without_attention_the_beam_hides_its_rows(stage: Stage) -> None:
