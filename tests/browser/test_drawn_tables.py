@@ -660,6 +660,23 @@ def test_a_new_table_has_no_tip_of_the_old_one(stage: Stage, component: str) -> 
     assert stage.data(f".{component}")["painted"] == "2"
 
 
+@pytest.mark.parametrize("component", ["walk", "heads"])
+@pytest.mark.parametrize("width", [900, 150])
+def test_a_table_has_its_place_its_frames_over_it_and_its_words_in_the_middle_of_rows(
+    stage: Stage, component: str, width: int
+) -> None:
+    header, _ = shown(stage, component, width)
+    lines = max(len(header["indices"]) + 2, header["n_heads"] + 3) if component == "walk" else header["n_heads"] + 3
+    assert stage.box(CELLS) == stage.box(MARKS) == stage.box(".stage")
+    assert (stage.box(CELLS)["width"], stage.box(CELLS)["height"]) == (width, TOP + ROW * lines + 6)
+    cells, marks = stage.pixels(CELLS), stage.pixels(MARKS)
+    assert (cells.wide, cells.tall) == (marks.wide, marks.tall) == (width * RATIO, (TOP + ROW * lines + 6) * RATIO)
+    assert {one["baseline"] for one in stage.drawn(CELLS, "text")} == {"middle"}
+    assert cells.within(0, cells.tall / RATIO - 4, width, 4) == {PAPER}
+    assert stage.attr(CELLS, "tabindex") == "0"
+    assert stage.attr(CELLS, "role") == "img"
+
+
 def test_another_width_draws_the_walk_anew(stage: Stage) -> None:
     shown(stage)
     stage.page.evaluate("stage.host.style.width = '700px'")
