@@ -176,6 +176,15 @@ def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
     assert stage.text("g.node title").startswith("(nothing yet)\n")
 
 
+def test_fewer_candidates_leave_no_bars_behind(stage: Stage) -> None:
+    data, arrays = beam_payload()
+    stage.mount("beam_tree", 900).show(data)
+    stage.show(stage.change(data, {"ids": arrays["ids"][:2], "p": arrays["p"][:2]}))
+    assert stage.texts(".bar .token") == ["x", "y"]
+    stage.show(data)
+    assert stage.texts(".bar .token") == ["x", "y", "q"]
+
+
 def test_each_of_255_steps_of_a_weight_has_its_own_shade(stage: Stage) -> None:
     weights = (np.concatenate([np.arange(255), np.arange(254) + 0.51, np.arange(254) + 0.49]) / 254).astype(np.float32)
     data, _ = beam_payload(source=[label("x")] * len(weights))

@@ -681,6 +681,26 @@ def test_a_recurrent_decoder_shows_its_states(stage: Stage) -> None:
     assert not stage.elements(".chips")
 
 
+def test_of_more_numbers_than_pixels_a_state_shows_the_one_furthest_from_0(stage: Stage) -> None:
+    data, _, _ = payload(family="recurrent")
+    states = np.zeros((len(GIVEN), 4999), np.float32)
+    states[2, 1001], states[2, 1003], states[2, 3501] = -2, 0.4, 2
+    stage.mount("stepper", 1200).show(stage.change(data, {"parallel_decoder.states": states}))
+    pixels = stage.pixels(".panel.parallel canvas.vector")
+    for cell, colour in ((1001, signed_colour(-1, 1)), (3501, ACCENT)):
+        x = cell / 4999 * pixels.wide / RATIO
+        assert any(alike(one, colour, 2) for one in pixels.within(x - 1, 8, 2.5, 2))
+    assert pixels.at(2500 / 4999 * pixels.wide / RATIO, 8) == PAPER
+
+
+def test_runs_that_part_at_once_are_said_to_have_parted_after_the_shorter_too(stage: Stage) -> None:
+    shown(stage, written=["z", "b"])
+    go(stage, 4)
+    assert stage.text(".story").startswith("They parted at position 1: inference takes z where the given text has a. Since then")
+    go(stage, 1)
+    assert stage.attrs(".panel.parallel .lead span", "class")[-1] == "quiet"  # what is masked
+
+
 # --- stepping
 
 
