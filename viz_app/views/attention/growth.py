@@ -1,7 +1,6 @@
 """The trace of training, on the Attention page: the same text under the weights of an earlier step."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import streamlit as st
 
@@ -10,14 +9,13 @@ from models.trace import AttentionSite
 from viz_app import checkpoints, words
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
-from viz_app.drawing.notes import small_print
 from viz_app.drawing.sites import blocked_bits, token_rows
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import Shown
-from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Switch
 from viz_app.ui import note
 from viz_app.views.attention import growth_files
+from viz_app.views.attention.payloads import at_step, learned_line
 
 _SHOWN, _STEP = Switch("growth"), Choice("growth-step", is_step=False)
 
@@ -34,7 +32,7 @@ def choose(shown: Shown) -> int | None:
             **url_state.bound(_STEP, url_state.one_of(_STEP, steps, steps[-1])),
             help="The pictures below show the same text under the weights of this step.",
         )
-        said = st.empty()
+        slot = st.empty()
     with right:
         colours = look(st.context.theme.type)
         record = shown.scope.training
@@ -43,36 +41,20 @@ def choose(shown: Shown) -> int | None:
         st.altair_chart(chart, key="growth-loss")
         st.caption(growth_files.two_losses(record, shown.scope.config.dropout))
     try:
-        then = at(shown, step)
+        line = learned_line(step, at_step(shown, step))
     except CheckpointError as error:
-        note(said, checkpoints.told(error), bad=True, key=_SHOWN.name)
+        note(slot, checkpoints.told(error), bad=True, key=_SHOWN.name)
         return None
-    note(said, _line(step, then), key=_SHOWN.name)
+    note(slot, line, key=_SHOWN.name)
     return step
 
 
-def at(shown: Shown, step: int | None) -> Shown:
-    """The same texts under the weights of this step. Raises models.CheckpointError."""
-    if step is None:
-        return shown
-    return replace(shown, scope=cache.snapshot(shown.scope, step), trace=cache.snapshot_trace(shown.scope, step, shown.trace))
-
-
-def said(step: int | None, then: Shown) -> Pictures:
-    """What stands under the slider, for another text."""
-    return {f"note {_SHOWN.name}": small_print(_line(step, then))} if step is not None else {}
-
-
-def _line(step: int, then: Shown) -> str:
-    return words.at_step(step, then.trace, then.scope.training["scores"])
-
-
-def download(seen: Callable[[], Shown], site: AttentionSite, head: int) -> None:
+def download(now: Callable[[], Shown], site: AttentionSite, head: int) -> None:
     """Offer this head over all snapshots as an animated picture, where there are any."""
-    if not seen().scope.snapshots:
+    if not now().scope.snapshots:
         return
     st.download_button(
-        "This head through training, animated GIF", lambda: _animation(seen(), site.name, head),
+        "This head through training, animated GIF", lambda: _animation(now(), site.name, head),
         f"{words.file_name(site, head)}.training.gif", "image/gif", key="download growth", on_click="ignore",
         icon=":material/download:",
     )
@@ -81,8 +63,8 @@ def download(seen: Callable[[], Shown], site: AttentionSite, head: int) -> None:
 def _animation(shown: Shown, name: str, head: int) -> bytes:
     frames, trace, site = [], shown.trace, shown.trace.attention[name]
     for step in shown.scope.snapshots:
-        then = cache.snapshot_trace(shown.scope, step, trace)
-        frames.append(growth_files.Frame(step, then.attention[name].weights(head).numpy()))
+        snapshot = cache.snapshot_trace(shown.scope, step, trace)
+        frames.append(growth_files.Frame(step, snapshot.attention[name].weights(head).numpy()))
     query, key = token_rows(trace, site)
     title = words.head_title(site, head, shown.terms)
     return growth_files.head_gif(frames, labels(query), labels(key), blocked_bits(site).numpy(), title)

@@ -1,0 +1,55 @@
+"""What the page Attention shows of a run: all heads, one head, the notes on training and similarity, and the checks."""
+
+from dataclasses import dataclass, replace
+
+from models.analysis.checks import check_site
+from viz_app import words
+from viz_app.drawing.head import head
+from viz_app.drawing.notes import checked, small_print
+from viz_app.drawing.overview import overview
+from viz_app.session import cache
+from viz_app.session.current_run import Shown
+from viz_app.session.live import Pictures
+from viz_app.session.url_state import Focus
+from viz_app.views.inside import similarity
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What is chosen on the page: a step of the training, None for the last; a similarity instead of the model's own, or "";
+    the head and its locked token."""
+
+    step: int | None
+    similarity: str
+    focus: Focus
+
+
+def payloads(run: Shown, choices: Choices) -> Pictures:
+    """All that the page's components show of a run."""
+    own, run_shown = at_step(run, choices.step), compared(run, choices.step, choices.similarity)
+    trace, focus = run_shown.trace, choices.focus.within(run_shown.trace)
+    site = trace.attention[focus.site]
+    learned = {"note growth": small_print(learned_line(choices.step, own))} if choices.step is not None else {}
+    return {
+        **learned, **similarity.note(own, run_shown, focus.site, focus.head, choices.similarity),
+        "overview": overview(trace, run.terms, focus.site, focus.head),
+        "head": head(trace, site, focus.head, run.terms, focus.lock),
+        "checks": checked(check_site(site)),
+    }
+
+
+def at_step(run: Shown, step: int | None) -> Shown:
+    """The same texts under the weights of this step. Raises models.CheckpointError."""
+    if step is None:
+        return run
+    return replace(run, scope=cache.snapshot(run.scope, step), trace=cache.snapshot_trace(run.scope, step, run.trace))
+
+
+def compared(run: Shown, step: int | None, name: str) -> Shown:
+    """The same under the similarity of this name, "" for the model's own."""
+    return similarity.under(at_step(run, step), name)
+
+
+def learned_line(step: int, run: Shown) -> str:
+    """What the weights of this step write, and how good they are."""
+    return words.at_step(step, run.trace, run.scope.training["scores"])
