@@ -11,7 +11,7 @@ import streamlit as st
 from viz_app import ui
 from viz_app.components.live import live as listen
 from viz_app.session import cache, live, url_state
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.respond import answering
 from viz_app.sidebar.form import sidebar
@@ -25,7 +25,7 @@ from viz_app.views.positions.page import positions
 _STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}</style>"
 
 # Draws a page; returns how it makes its pictures of another run, if they can be made beside Streamlit.
-View = Callable[[Shown], Callable[[Shown], Pictures] | None]
+View = Callable[[CurrentRun], Callable[[CurrentRun], Pictures] | None]
 
 # address → (title, page); the first is where a newcomer lands
 VIEWS: dict[str, tuple[str, View]] = {
@@ -56,13 +56,13 @@ def main() -> None:
 @st.fragment
 def _page(view: View) -> None:
     url_state.arrive(view)
-    desk = live.desk()
-    if desk.view is not view:
-        desk.view, desk.answer = view, None
+    session = live.session()
+    if session.view is not view:
+        session.view, session.answer = view, None
     shown = sidebar()
     if shown is None:
         ui.nothing()
     else:
         pictures = view(shown)
-        desk.answer = answering(desk, pictures) if pictures and desk.scope is shown.scope else None
-    listen(desk.token, live.path(), desk.is_open, url_state.publish())
+        session.answer = answering(session, pictures) if pictures and session.scope is shown.scope else None
+    listen(session.token, live.path(), session.is_open, url_state.publish())

@@ -15,7 +15,7 @@ from models import Scope
 from viz_app.components import stamped
 from viz_app.drawing.payload import unpack
 from viz_app.session import live
-from viz_app.session.live import Desk, Pictures
+from viz_app.session.live import LiveSession, Pictures
 
 APP = Path(viz_app.__file__).with_name("app.py")
 BEFORE, AFTER = "Tuesday, 22 October 2024", "3 May 1999"
@@ -59,8 +59,8 @@ def parts(app: AppTest) -> dict[str, bytes | dict]:
     return found
 
 
-def answer(desk: Desk, source: str, target: str = "") -> dict[str, bytes | dict]:
-    header, arrays = unpack(desk.edit(source, target))
+def answer(session: LiveSession, source: str, target: str = "") -> dict[str, bytes | dict]:
+    header, arrays = unpack(session.edit(source, target))
     return {**header["said"], **{key: array.tobytes() for key, array in arrays.items()}}
 
 
@@ -76,7 +76,7 @@ def test_the_answer_is_what_the_rerun_shows_and_all_of_it(address: str, query: s
     app = opened(address, query)
     for typed in ((AFTER, ""), (BEFORE, "20")):
         before, beside = parts(app), rest(app)
-        message = answer(app.session_state["desk"], *typed)
+        message = answer(app.session_state["live session"], *typed)
         for name, text in zip(("source", "target"), typed, strict=True):
             app.text_input(key=name).set_value(text)
         app.run()
@@ -92,7 +92,7 @@ def test_the_answer_is_what_the_rerun_shows_and_all_of_it(address: str, query: s
 
 def test_another_source_lets_go_of_forced_tokens_over_the_socket_and_says_so() -> None:
     app = opened("decoding", "force=2:12&step=5")
-    asked = [unpack(answer(app.session_state["desk"], text)["stepper"])[0] for text in (AFTER, BEFORE)]
+    asked = [unpack(answer(app.session_state["live session"], text)["stepper"])[0] for text in (AFTER, BEFORE)]
     assert [(header["forced"], header["step"], header["free"] is None) for header in asked] == [([], 0, True), ([1], 4, False)]
     assert asked[0]["note"] == "The forced tokens belonged to another source and were let go."
     assert asked[1]["note"] == "Forced at position 2: 0."
@@ -101,18 +101,18 @@ def test_another_source_lets_go_of_forced_tokens_over_the_socket_and_says_so() -
 @pytest.mark.parametrize(("address", "query"), NOT_LIVE)
 def test_what_streamlit_draws_itself_is_left_to_its_reruns(address: str, query: str) -> None:
     app = opened(address, query)
-    assert app.session_state["desk"].edit(AFTER, "") is None
+    assert app.session_state["live session"].edit(AFTER, "") is None
 
 
 @pytest.mark.parametrize("text", ["", "   ", "x" * 20_000, "1 " * 40])
 def test_a_text_that_cannot_be_run_is_named_and_the_picture_stays(text: str) -> None:
     app = opened("", "")
     before = parts(app)
-    message = answer(app.session_state["desk"], text)
+    message = answer(app.session_state["live session"], text)
     assert message["note source"]["look"] == "note bad"
     assert dict(message["written"]["rows"])["stale"] != ""
     assert message["head"] == before["head"]
-    again = answer(app.session_state["desk"], BEFORE)
+    again = answer(app.session_state["live session"], BEFORE)
     assert again == {key: before[key] for key in again}
 
 
@@ -131,7 +131,7 @@ def test_the_box_waits_for_a_rest_only_where_the_socket_answers(monkeypatch: pyt
 
 def test_the_models_text_is_taken_over_as_it_stands_when_the_button_is_clicked() -> None:
     app = opened("", "")
-    answer(app.session_state["desk"], AFTER)
+    answer(app.session_state["live session"], AFTER)
     app.text_input(key="source").set_value(AFTER)       # leaving the box and clicking may come in one rerun
     app.button(key="edit").click().run()
     assert app.text_input(key="target").value == "1999-05-03"
@@ -141,18 +141,18 @@ def test_the_models_text_is_taken_over_as_it_stands_when_the_button_is_clicked()
 
 
 class Numbers:
-    """A desk whose answers are only numbered."""
+    """A session whose answers are only numbered."""
 
     def __init__(self) -> None:
-        self.desk = Desk()
-        self.desk.answer = lambda source, target: {"text": {"source": source}}
+        self.session = LiveSession()
+        self.session.answer = lambda source, target: {"text": {"source": source}}
 
     def typed(self, text: str) -> int:
-        return unpack(self.desk.edit(text, ""))[0]["edition"][0]
+        return unpack(self.session.edit(text, ""))[0]["edition"][0]
 
     def drawn(self, text: str) -> int:
-        self.desk.redraw(text, "")
-        return self.desk.edition[0]
+        self.session.redraw(text, "")
+        return self.session.edition[0]
 
 
 def test_a_rerun_has_the_number_of_the_edit_it_draws() -> None:
@@ -177,18 +177,18 @@ def test_a_text_put_there_is_newer_than_all_that_was_typed() -> None:
     typed = [numbers.typed(text) for text in ("a", "ab", "abc")]
     assert numbers.drawn("abc") == typed[-1]
     assert numbers.drawn("ab") > typed[-1]          # an example that had been typed on the way
-    assert numbers.typed("x") > numbers.desk.edition[0]
+    assert numbers.typed("x") > numbers.session.edition[0]
 
 
 def test_an_answer_by_the_choices_of_an_older_rerun_is_older() -> None:
-    desk = Numbers().desk
-    desk.redraw("a", "")
-    desk.answer = lambda source, target: {"text": {"head": 1}}
-    late = unpack(desk.edit("ab", ""))[0]["edition"]
-    desk.redraw("ab", "")       # a click on another head has committed the text, too
-    assert tuple(late) < desk.edition
-    desk.answer = lambda source, target: {"text": {"head": 2}}
-    assert tuple(unpack(desk.edit("ab", ""))[0]["edition"]) == desk.edition
+    session = Numbers().session
+    session.redraw("a", "")
+    session.answer = lambda source, target: {"text": {"head": 1}}
+    late = unpack(session.edit("ab", ""))[0]["edition"]
+    session.redraw("ab", "")       # a click on another head has committed the text, too
+    assert tuple(late) < session.edition
+    session.answer = lambda source, target: {"text": {"head": 2}}
+    assert tuple(unpack(session.edit("ab", ""))[0]["edition"]) == session.edition
 
 
 def test_a_stamp_says_whose_and_which() -> None:
@@ -201,7 +201,7 @@ def test_a_stamp_says_whose_and_which() -> None:
 
 def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     apps = [opened("", "site=encoder.layers.0.self_attn") for _ in range(4)]
-    desks = [app.session_state["desk"] for app in apps]
+    sessions = [app.session_state["live session"] for app in apps]
     texts = ["1 June 2001", "2 July 2002", "", "3 August 2003"]
     batches = []
     run_each = Scope.run_each
@@ -209,7 +209,7 @@ def test_those_who_wait_are_run_together_and_get_their_own(monkeypatch: pytest.M
     queue = live._Queue()
 
     async def ask() -> list[bytes]:
-        return await asyncio.gather(*(queue.answer(desk, (text, "")) for desk, text in zip(desks, texts, strict=True)))
+        return await asyncio.gather(*(queue.answer(session, (text, "")) for session, text in zip(sessions, texts, strict=True)))
 
     answers = asyncio.run(ask())
     assert batches == [3, 1]    # all had asked before the first was answered; the empty text is run by itself, and refused
@@ -230,13 +230,13 @@ def test_an_answer_that_fails_leaves_the_others_theirs(error: type[BaseException
     def fails(source: str, target: str) -> Pictures:
         raise error("broken")
 
-    broken, whole, later = Numbers().desk, Numbers().desk, Numbers().desk
+    broken, whole, later = Numbers().session, Numbers().session, Numbers().session
     broken.answer = fails
     broken.name = whole.name = later.name = "no such checkpoint"
     queue = live._Queue()
 
-    async def ask(*desks: Desk) -> list[bytes | None]:
-        return await asyncio.wait_for(asyncio.gather(*(queue.answer(desk, ("a", "")) for desk in desks)), 30)
+    async def ask(*sessions: LiveSession) -> list[bytes | None]:
+        return await asyncio.wait_for(asyncio.gather(*(queue.answer(session, ("a", "")) for session in sessions)), 30)
 
     async def twice() -> list[bytes | None]:
         return [*await ask(broken, whole), *await ask(later)]
@@ -251,17 +251,17 @@ def test_a_batch_that_breaks_down_leaves_everyone_his_answer(monkeypatch: pytest
         raise Panic("in the batch")
 
     monkeypatch.setattr(live.cache, "run_together", panics)
-    desks = [Numbers().desk for _ in range(3)]
+    sessions = [Numbers().session for _ in range(3)]
     queue = live._Queue()
 
     async def ask() -> list[bytes | None]:
-        return await asyncio.wait_for(asyncio.gather(*(queue.answer(desk, ("a", "")) for desk in desks)), 30)
+        return await asyncio.wait_for(asyncio.gather(*(queue.answer(session, ("a", "")) for session in sessions)), 30)
 
     assert [unpack(answer)[0]["said"] for answer in asyncio.run(ask())] == [{"text": {"source": "a"}}] * 3
 
 
 def test_nobody_is_left_waiting_when_the_work_itself_breaks_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue, desk = live._Queue(), Numbers().desk
+    queue, session = live._Queue(), Numbers().session
 
     def breaks(now: object, loop: object) -> None:
         raise RuntimeError("no thread")
@@ -269,7 +269,7 @@ def test_nobody_is_left_waiting_when_the_work_itself_breaks_down(monkeypatch: py
     monkeypatch.setattr(queue, "_answer", breaks)
 
     async def ask() -> list[bytes | None]:
-        waiting = [queue.answer(desk, (str(i), "")) for i in range(live.TOGETHER + 3)]      # more than are taken at once
+        waiting = [queue.answer(session, (str(i), "")) for i in range(live.TOGETHER + 3)]      # more than are taken at once
         return await asyncio.wait_for(asyncio.gather(*waiting), 30)
 
     assert asyncio.run(ask()) == [None] * (live.TOGETHER + 3)
@@ -315,7 +315,7 @@ def test_a_message_is_two_texts_of_whole_characters() -> None:
 def test_half_a_character_is_answered_like_the_rerun_that_shows_it() -> None:
     app = opened("", "")
     source, target = live._texts(message(json.dumps({"source": "3 May 1999 \ud83d", "target": ""})))
-    rows = dict(answer(app.session_state["desk"], source, target)["written"]["rows"])
+    rows = dict(answer(app.session_state["live session"], source, target)["written"]["rows"])
     assert rows["source"] == "3 May 1999 \ufffd"
     app.text_input(key="source").set_value("3 May 1999 \ufffd").run()
     assert dict(said(app, "written")["rows"]) == rows
@@ -324,5 +324,5 @@ def test_half_a_character_is_answered_like_the_rerun_that_shows_it() -> None:
 def test_said_parts_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     app = opened("", "")
     text = "<script>alert(1)</script>"
-    assert dict(answer(app.session_state["desk"], text)["written"]["rows"])["source"] == text
+    assert dict(answer(app.session_state["live session"], text)["written"]["rows"])["source"] == text
     assert said(app, "written")["look"].startswith("written")

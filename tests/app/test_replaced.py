@@ -293,17 +293,17 @@ def test_two_folders_with_the_same_weights_share_what_is_computed(folder: Path, 
 
 def test_while_one_types_no_old_weights_answer(folder: Path) -> None:
     app = opened("", target="")
-    desk = app.session_state["desk"]
-    assert unpack(desk.edit("4 May 2019", ""))[1]
+    session = app.session_state["live session"]
+    assert unpack(session.edit("4 May 2019", ""))[1]
     replace_weights(folder / "model.safetensors")
-    header, arrays = unpack(desk.edit("5 May 2019", ""))
+    header, arrays = unpack(session.edit("5 May 2019", ""))
     assert (header["said"], arrays) == ({}, {})         # until Streamlit's rerun, which follows, has opened the new ones
     app.run()
-    content = unpack(desk.edit("6 May 2019", ""))[1]["head"].tobytes()
+    content = unpack(session.edit("6 May 2019", ""))[1]["head"].tobytes()
     expected = models.load(folder, device="cpu").run("6 May 2019").attention[CROSS].weights(1).numpy()
     np.testing.assert_allclose(unpack(content)[1]["weights"], expected, atol=1e-5)
     (folder / "model.safetensors").unlink()
-    assert unpack(desk.edit("7 May 2019", ""))[0]["said"] == {}
+    assert unpack(session.edit("7 May 2019", ""))[0]["said"] == {}
 
 
 def test_a_sentence_too_long_for_the_jacobians_brings_back_no_other_models(folder: Path) -> None:

@@ -121,11 +121,11 @@ def through_models(texts: Sequence[str], found: Counter) -> None:
 
 def through_live_answers(texts: Sequence[str], found: Counter) -> None:
     """Each text as a browser sends it, answered as the socket does: with the text itself, whole, and nothing else of it."""
-    desk = _opened(PLAIN[0]).session_state["desk"]
+    session = _opened(PLAIN[0]).session_state["live session"]
     for text in texts:
         with counted(found, "answered live", text):
             sent = json.dumps({"source": text, "target": ""}, ensure_ascii=len(text) < 10_000)   # a browser escapes halves alone
-            header, _ = unpack(desk.edit(*live._texts({"type": "websocket.receive", "text": sent})))
+            header, _ = unpack(session.edit(*live._texts({"type": "websocket.receive", "text": sent})))
             rows, note = dict(header["said"]["written"]["rows"]), header["said"]["note source"]
             assert bool(rows["stale"]) == (note["look"] == "note bad")
             assert rows["stale"] or rows["source"] == whole(json.loads(sent)["source"])     # JSON joins two halves

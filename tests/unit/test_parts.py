@@ -19,8 +19,8 @@ from models.trace import Trace
 from models.trace.edits import MaskChange, MaskChanges
 from viz_app import ui, words
 from viz_app.session import live, reference_models, url_state
-from viz_app.session.current_run import Shown
-from viz_app.session.live import Desk
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import LiveSession
 from viz_app.sidebar import examples
 from viz_app.views.decoding import state as decoding_state
 from viz_app.views.decoding.payloads import Place
@@ -224,7 +224,7 @@ def test_the_shown_model_stands_in_for_itself_and_else_the_first_that_suits(monk
     monkeypatch.setattr(models, "shipped", lambda: list(others))
     monkeypatch.setattr(reference_models.cache, "scope", others.get)
     monkeypatch.setattr(Scope, "task", property(lambda self: "translation"))
-    shown = Shown(scope, trace)
+    shown = CurrentRun(scope, trace)
     assert reference_models.one_that(shown, lambda found: True) is scope
     assert reference_models.one_that(shown, lambda found: found is not scope) is others["eng-fra-bahdanau"]
     assert reference_models.one_that(shown, lambda found: found is others["eng-fra"]) is others["eng-fra"]
@@ -233,7 +233,7 @@ def test_the_shown_model_stands_in_for_itself_and_else_the_first_that_suits(monk
     assert reference_models.named("dates") == ("dates-bahdanau", "dates")
     assert reference_models.named("letters") == ()
     other = replace(trace, source=replace(trace.source, ids=(9, 9, 9, 2)))
-    assert reference_models.one_that(Shown(scope, other), lambda found: found is not scope) is None
+    assert reference_models.one_that(CurrentRun(scope, other), lambda found: found is not scope) is None
 
 
 def test_examples_are_texts_that_the_model_can_read(monkeypatch, scope: Scope) -> None:
@@ -248,21 +248,21 @@ def test_examples_are_texts_that_the_model_can_read(monkeypatch, scope: Scope) -
     assert examples.suited(letters(n_ctx=64))[0] == "She is reading a book."
 
 
-# the desk of a session
+# what a live session remembers
 
 
 def test_a_desk_keeps_what_its_model_wrote_for_drafts(scope: Scope) -> None:
-    desk = Desk()
+    session = LiveSession()
     own, given = scope.run("abc"), scope.run("abc", "ed")
-    desk.show(Shown(scope, given))
-    assert desk.drafts(scope) == ()                 # what was given is not what it wrote
-    desk.show(Shown(scope, own))
-    desk.show(Shown(scope, own))
-    assert desk.drafts(scope) == (own.target.ids[1:],)
+    session.show(CurrentRun(scope, given))
+    assert session.drafts(scope) == ()                 # what was given is not what it wrote
+    session.show(CurrentRun(scope, own))
+    session.show(CurrentRun(scope, own))
+    assert session.drafts(scope) == (own.target.ids[1:],)
     other = letters(n_ctx=13)
-    assert desk.drafts(other) == ()
-    desk.show(Shown(other, given))
-    assert desk.drafts(other) == desk.drafts(scope) == ()
+    assert session.drafts(other) == ()
+    session.show(CurrentRun(other, given))
+    assert session.drafts(other) == session.drafts(scope) == ()
 
 
 @pytest.mark.parametrize(("base", "path"), [("", "/live"), ("a/b/", "/a/b/live")])

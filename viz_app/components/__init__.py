@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from viz_app.session.live import desk
+from viz_app.session.live import session
 
 _HERE = Path(__file__).parent
 
@@ -39,7 +39,7 @@ def register(name: str, *scripts: str, **parts: Any) -> Callable[..., Any]:
     show = st.components.v2.component(f"attnscope_{name}", **assemble(name, *scripts, **parts))
 
     def mount(*, key: str, data: bytes | dict, **on: Any) -> Any:
-        return show(key=key, data=stamped(data, key, desk().edition), **on)
+        return show(key=key, data=stamped(data, key, session().edition), **on)
 
     return mount
 

@@ -7,7 +7,7 @@ from viz_app import words
 
 
 @dataclass(frozen=True)
-class Shown:
+class CurrentRun:
     """A run to show. `stale` is set while what stands in the sidebar cannot be run and the last good run stays."""
 
     scope: Scope

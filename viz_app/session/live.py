@@ -24,7 +24,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from models import Scope
 from viz_app.drawing.payload import pack
 from viz_app.session import cache
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import whole
 
 Pictures = dict[str, bytes | dict]      # key of a component → what it shows
@@ -35,16 +35,16 @@ LARGEST = 1_000_000     # characters of one message
 SOCKETS = 4             # of one session; its page needs one, and for a moment a second when that has broken
 PROTOCOL = "attnscope"  # of the socket; the browser offers it together with the session's token
 TOGETHER = 12           # edits run in one batch
-_DESK = "desk"
+_KEY = "live session"
 _log = logging.getLogger(__name__)
 
 
-class Desk:
+class LiveSession:
     """What the socket needs of one session."""
 
     def __init__(self) -> None:
         self.token = secrets.token_urlsafe(16)      # whoever knows it may ask
-        self.shown: Shown | None = None             # the last run that could be shown
+        self.shown: CurrentRun | None = None             # the last run that could be shown
         self.view: object = None                    # the page that stands
         self.name = ""                              # of the checkpoint asked for
         self.scope: Scope | None = None             # None while it does not open
@@ -69,7 +69,7 @@ class Desk:
         """Is every key answered over the socket?"""
         return _served.is_set() and self.answer is not None
 
-    def show(self, shown: Shown) -> None:
+    def show(self, shown: CurrentRun) -> None:
         """A new run, to be shown from now on."""
         written = shown.trace.target.ids[1:]
         if not (self.shown and self.shown.scope is shown.scope):
@@ -109,15 +109,15 @@ class Desk:
 
 
 _served = threading.Event()
-_desks: WeakValueDictionary[str, Desk] = WeakValueDictionary()      # sessions keep theirs alive
+_sessions: WeakValueDictionary[str, LiveSession] = WeakValueDictionary()      # sessions keep theirs alive
 
 
-def desk() -> Desk:
+def session() -> LiveSession:
     """This session's own."""
-    if _DESK not in st.session_state:
-        mine = Desk()
-        st.session_state[_DESK] = _desks[mine.token] = mine
-    return st.session_state[_DESK]
+    if _KEY not in st.session_state:
+        mine = LiveSession()
+        st.session_state[_KEY] = _sessions[mine.token] = mine
+    return st.session_state[_KEY]
 
 
 _open: Counter[str] = Counter()     # sockets of each session, by its token
@@ -127,13 +127,13 @@ async def _answers(socket: WebSocket) -> None:
     """One browser's socket: {source, target} in, one message of pictures out, in this order. It ends without a word for who
     is of no session, has too many sockets, or asks what no page of ours asks. Where it comes from, door.py has looked at."""
     token = (socket.scope["subprotocols"] or [""])[-1]
-    if token not in _desks or _open[token] >= SOCKETS:
+    if token not in _sessions or _open[token] >= SOCKETS:
         await socket.close()
         return
     _open[token] += 1
     try:
         await socket.accept(PROTOCOL)
-        while (texts := _texts(await socket.receive())) and (mine := _desks.get(token)):
+        while (texts := _texts(await socket.receive())) and (mine := _sessions.get(token)):
             await socket.send_bytes(await _queue.answer(mine, texts) or b"")
             del mine        # a session that has ended is not kept by its socket
         await socket.close()
@@ -163,13 +163,13 @@ class _Queue:
     interpreter lock; what has come in meanwhile is run together."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Desk, Texts, asyncio.Future]] = []
+        self._waiting: list[tuple[LiveSession, Texts, asyncio.Future]] = []
         self._at_work: asyncio.Task | None = None
 
-    async def answer(self, desk: Desk, texts: Texts) -> bytes | None:
-        """What `Desk.edit` says; None, too, if that has failed: the rerun will fail in the same way and say so."""
+    async def answer(self, session: LiveSession, texts: Texts) -> bytes | None:
+        """What `LiveSession.edit` says; None, too, if that has failed: the rerun will fail in the same way and say so."""
         done = asyncio.get_running_loop().create_future()
-        self._waiting.append((desk, texts, done))
+        self._waiting.append((session, texts, done))
         if not self._at_work or self._at_work.done():
             self._at_work = asyncio.create_task(self._work())
         return await done
@@ -185,11 +185,11 @@ class _Queue:
                 for *_, done in now:
                     _settle(done, None)
 
-    def _answer(self, now: list[tuple[Desk, Texts, asyncio.Future]], loop: asyncio.AbstractEventLoop) -> None:
+    def _answer(self, now: list[tuple[LiveSession, Texts, asyncio.Future]], loop: asyncio.AbstractEventLoop) -> None:
         if len(now) > 1:
-            _attempted(cache.run_together, {(desk.name, *texts) for desk, texts, _ in now})
-        for desk, texts, done in now:
-            loop.call_soon_threadsafe(_settle, done, _attempted(desk.edit, *texts))
+            _attempted(cache.run_together, {(session.name, *texts) for session, texts, _ in now})
+        for session, texts, done in now:
+            loop.call_soon_threadsafe(_settle, done, _attempted(session.edit, *texts))
 
 
 def _attempted(work: Callable[..., bytes | None], *given: object) -> bytes | None:

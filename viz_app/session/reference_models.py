@@ -5,7 +5,7 @@ from collections.abc import Callable
 import models
 from models import Scope
 from viz_app.session import cache
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 
 SHIPPED = {"translation": ("eng-fra-bahdanau", "eng-fra"), "dates": ("dates-bahdanau", "dates")}
 
@@ -15,7 +15,7 @@ def named(task: str) -> tuple[str, ...]:
     return SHIPPED.get(task, ())
 
 
-def one_that(shown: Shown, suits: Callable[[Scope], bool]) -> Scope | None:
+def one_that(shown: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
     """The shown model if it suits; else the first shipped one of its task that does and reads the text as the same tokens."""
     if suits(shown.scope):
         return shown.scope
@@ -25,7 +25,7 @@ def one_that(shown: Shown, suits: Callable[[Scope], bool]) -> Scope | None:
     return None
 
 
-def same_tokens(scope: Scope, shown: Shown) -> bool:
+def same_tokens(scope: Scope, shown: CurrentRun) -> bool:
     """Whether this model reads the shown source as the same row of tokens, under the same ids."""
     own, there = scope.tokenizer.encode_source(shown.trace.source.text), shown.trace.source
     return own.ids == there.ids and own.tokens == there.tokens

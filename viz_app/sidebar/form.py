@@ -10,8 +10,8 @@ from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
 from viz_app.components.plain import plain
 from viz_app.session import cache, live, respond, url_state
-from viz_app.session.current_run import Shown
-from viz_app.session.live import Desk
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import LiveSession
 from viz_app.session.url_state import CHECKPOINT, SOURCE, TARGET, bound
 from viz_app.sidebar.examples import examples, suited
 from viz_app.ui import note
@@ -21,17 +21,17 @@ FIRST_TEXT = examples("translation")[0]     # while no model has been opened
 _OFFERED, _EXAMPLE, _NAME = "offered", "example", "name"
 
 
-def sidebar() -> Shown | None:
+def sidebar() -> CurrentRun | None:
     """Draw the shared sidebar; None if nothing has run in this session yet."""
-    desk = live.desk()
+    session = live.session()
     with st.sidebar:
         st.html('<p class="brand">Attnscope</p><p class="motto">See attention work, live while you type.</p>')
-        desk.name, desk.scope = _checkpoint()
-        read = _texts(desk)
-        _swap(desk)
-    if desk.shown and not read:
-        desk.shown = replace(desk.shown, stale=True)
-    return desk.shown
+        session.name, session.scope = _checkpoint()
+        read = _texts(session)
+        _swap(session)
+    if session.shown and not read:
+        session.shown = replace(session.shown, stale=True)
+    return session.shown
 
 
 def _checkpoint() -> tuple[str, Scope | None]:
@@ -67,9 +67,9 @@ def _complete() -> None:
         url_state.keep(CHECKPOINT, previous + typed)
 
 
-def _texts(desk: Desk) -> bool:
+def _texts(session: LiveSession) -> bool:
     """The two text boxes, live while typing, each with its note; and whether what stands in them has been run."""
-    spoken = desk.scope or (desk.shown.scope if desk.shown else None)
+    spoken = session.scope or (session.shown.scope if session.shown else None)
     t = words.terms(spoken.task if spoken else "", spoken.name if spoken else "")
     offered = suited(spoken) if spoken else []
     if spoken:
@@ -78,7 +78,7 @@ def _texts(desk: Desk) -> bool:
         "Examples", offered, index=None, key=_EXAMPLE, placeholder="Pick an example …",
         label_visibility="collapsed", on_change=_take_example,
     )
-    pause = live.PAUSE if desk.is_open and desk.shown.scope is desk.scope else "0ms"
+    pause = live.PAUSE if session.is_open and session.shown.scope is session.scope else "0ms"
     source = st.text_input(f"{t.source_label} (type here)", live=pause, **bound(SOURCE, _source()))
     source_note = st.empty()
     target = st.text_input(
@@ -86,10 +86,10 @@ def _texts(desk: Desk) -> bool:
         help="Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
     )
     target_note = st.empty()
-    desk.redraw(source, target)
-    if not desk.scope:
+    session.redraw(source, target)
+    if not session.scope:
         return False
-    trace, notes = respond.read(desk, source, target)
+    trace, notes = respond.read(session, source, target)
     for field, slot in ((SOURCE, source_note), (TARGET, target_note)):
         with slot:
             plain(notes[field.name], key=f"note {field.name}")
@@ -113,16 +113,16 @@ def _suit(scope: Scope, example: str) -> None:
             url_state.keep(TARGET, "")
 
 
-def _swap(desk: Desk) -> None:
+def _swap(session: LiveSession) -> None:
     """One button: take over the model's text to edit it, or hand the writing back to the model."""
     if url_state.get(TARGET).strip():
         st.button("Let the model write it", key="free", on_click=_set_target, args=(lambda: "",), width="stretch")
         return
 
     def own() -> str:       # when it is clicked: more may have been typed since
-        return desk.shown.trace.output
+        return session.shown.trace.output
 
-    none = desk.shown is None or not own()
+    none = session.shown is None or not own()
     st.button("Edit the model's text", key="edit", on_click=_set_target, args=(own,), disabled=none, width="stretch")
 
 

@@ -11,7 +11,7 @@ from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
 from viz_app.drawing.sites import blocked_bits, token_rows
 from viz_app.session import cache, url_state
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Switch
 from viz_app.ui import note
 from viz_app.views.attention import growth_files
@@ -20,7 +20,7 @@ from viz_app.views.attention.payloads import at_step, learned_line
 _SHOWN, _STEP = Switch("growth"), Choice("growth-step", is_step=False)
 
 
-def choose(shown: Shown) -> int | None:
+def choose(shown: CurrentRun) -> int | None:
     """Draw the switch and the slider over the checkpoint's snapshots; returns the chosen step, if there is one to show."""
     steps = shown.scope.snapshots
     if not steps or not st.toggle("Show how it learned", **url_state.bound(_SHOWN, url_state.get(_SHOWN))):
@@ -49,7 +49,7 @@ def choose(shown: Shown) -> int | None:
     return step
 
 
-def download(now: Callable[[], Shown], site: AttentionSite, head: int) -> None:
+def download(now: Callable[[], CurrentRun], site: AttentionSite, head: int) -> None:
     """Offer this head over all snapshots as an animated picture, where there are any."""
     if not now().scope.snapshots:
         return
@@ -60,7 +60,7 @@ def download(now: Callable[[], Shown], site: AttentionSite, head: int) -> None:
     )
 
 
-def _animation(shown: Shown, name: str, head: int) -> bytes:
+def _animation(shown: CurrentRun, name: str, head: int) -> bytes:
     frames, trace, site = [], shown.trace, shown.trace.attention[name]
     for step in shown.scope.snapshots:
         snapshot = cache.snapshot_trace(shown.scope, step, trace)

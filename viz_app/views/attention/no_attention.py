@@ -6,10 +6,10 @@ from models.analysis.fixed_vector import check_fixed_vector
 from viz_app import ui, words
 from viz_app.drawing import states
 from viz_app.drawing.look import look
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 
 
-def no_attention(shown: Shown) -> None:
+def no_attention(shown: CurrentRun) -> None:
     """The encoder's states instead of attention, why there is none, and the check that only h_m passes."""
     trace, config, terms = shown.trace, shown.scope.config, shown.terms
     title = f"The encoder's states; framed: h(m), all that the decoder is given of {terms.source}"

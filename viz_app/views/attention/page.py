@@ -9,7 +9,7 @@ from viz_app import ui, words
 from viz_app.components.head import head
 from viz_app.components.overview import overview
 from viz_app.session import live, url_state
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.attention import growth
 from viz_app.views.attention.no_attention import no_attention
@@ -18,7 +18,7 @@ from viz_app.views.inside import similarity
 from viz_app.views.inside.controls import choose_similarity, note_similarity, other_similarity
 
 
-def attention(shown: Shown) -> Callable[[Shown], Pictures] | None:
+def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     terms = shown.terms
     heads = "Each small square is one head. The stronger the colour, the more one token reads another."
@@ -49,7 +49,7 @@ def attention(shown: Shown) -> Callable[[Shown], Pictures] | None:
             st.markdown("\n\n".join(part for part in parts if part))
         with checked:
             ui.checks_panel(drawn["checks"], similarity.trained(at_step(shown, step), name))
-        desk = live.desk()
-        ui.downloads(lambda: compared(desk.shown, step, name).trace, site, focus.head, terms)
-        growth.download(lambda: desk.shown, site, focus.head)
+        session = live.session()
+        ui.downloads(lambda: compared(session.shown, step, name).trace, site, focus.head, terms)
+        growth.download(lambda: session.shown, site, focus.head)
     return partial(payloads, choices=choices)

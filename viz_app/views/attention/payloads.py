@@ -8,7 +8,7 @@ from viz_app.drawing.head import head
 from viz_app.drawing.notes import checked, small_print
 from viz_app.drawing.overview import overview
 from viz_app.session import cache
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.url_state import Focus
 from viz_app.views.inside import similarity
@@ -24,7 +24,7 @@ class Choices:
     focus: Focus
 
 
-def payloads(run: Shown, choices: Choices) -> Pictures:
+def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the page's components show of a run."""
     own, run_shown = at_step(run, choices.step), compared(run, choices.step, choices.similarity)
     trace, focus = run_shown.trace, choices.focus.within(run_shown.trace)
@@ -38,18 +38,18 @@ def payloads(run: Shown, choices: Choices) -> Pictures:
     }
 
 
-def at_step(run: Shown, step: int | None) -> Shown:
+def at_step(run: CurrentRun, step: int | None) -> CurrentRun:
     """The same texts under the weights of this step. Raises models.CheckpointError."""
     if step is None:
         return run
     return replace(run, scope=cache.snapshot(run.scope, step), trace=cache.snapshot_trace(run.scope, step, run.trace))
 
 
-def compared(run: Shown, step: int | None, name: str) -> Shown:
+def compared(run: CurrentRun, step: int | None, name: str) -> CurrentRun:
     """The same under the similarity of this name, "" for the model's own."""
     return similarity.under(at_step(run, step), name)
 
 
-def learned_line(step: int, run: Shown) -> str:
+def learned_line(step: int, run: CurrentRun) -> str:
     """What the weights of this step write, and how good they are."""
     return words.at_step(step, run.trace, run.scope.training["scores"])

@@ -8,7 +8,7 @@ from models.decoding.runs import Method
 from models.trace import Trace
 from viz_app import words
 from viz_app.session import url_state
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Number, Whole
 from viz_app.views.decoding import state
 from viz_app.views.decoding.payloads import Choices, story
@@ -25,7 +25,7 @@ _MEAN = "mean over heads"
 _SLIM = 84  # px, the width of a number
 
 
-def choose(run: Shown) -> Choices:
+def choose(run: CurrentRun) -> Choices:
     """Draw one row of controls, which wraps where the page is narrow; what they say, and where the reader stands."""
     place = state.place(run.scope, run.trace)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall", key="decoding-controls"):

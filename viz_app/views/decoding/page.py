@@ -10,7 +10,7 @@ from viz_app import ui, words
 from viz_app.components.beam_tree import beam_tree
 from viz_app.components.stepper import stepper
 from viz_app.session import live
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.decoding import files, state, svg, text
 from viz_app.views.decoding.controls import choose
@@ -18,7 +18,7 @@ from viz_app.views.decoding.payloads import Choices, payloads, story
 from viz_app.views.decoding.steps import HOW, Story
 
 
-def decoding(run: Shown) -> Callable[[Shown], Pictures] | None:
+def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     recurrent = isinstance(run.scope.model, Seq2Seq)
     ui.headline(text.QUESTION, text.answer(recurrent))
@@ -31,7 +31,7 @@ def decoding(run: Shown) -> Callable[[Shown], Pictures] | None:
     return partial(payloads, choices=choices)
 
 
-def _lay_out(drawn: Pictures, run: Shown, choices: Choices) -> None:
+def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
     stepper(drawn["stepper"], state.go, state.force, state.let_go)
     if "beam_tree" in drawn:
         st.markdown("**The beam as a tree.** At each step the best few texts so far are kept; the rest are dropped.")
@@ -46,12 +46,12 @@ def _lay_out(drawn: Pictures, run: Shown, choices: Choices) -> None:
         ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
 
 
-def _downloads(run: Shown, choices: Choices) -> None:
+def _downloads(run: CurrentRun, choices: Choices) -> None:
     """Files of what is shown when one is asked for."""
-    scope, desk, step = run.scope, live.desk(), choices.place.step
+    scope, session, step = run.scope, live.session(), choices.place.step
 
     def now() -> Story:
-        return story(desk.shown, choices)[1]
+        return story(session.shown, choices)[1]
 
     def drawing() -> str:
         both = now()

@@ -7,7 +7,7 @@ from models.scope import Scope
 from models.tokenizers.base import END, PAD, START
 from viz_app.drawing.notes import checked
 from viz_app.session import cache
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.decoding import beam
 from viz_app.views.decoding.steps import Reading, Story, stepper, token_label
@@ -48,7 +48,7 @@ class Choices:
         return replace(self, method=method, place=place, source=source, cleared=bool(self.place.forced))
 
 
-def payloads(run: Shown, choices: Choices) -> Pictures:
+def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the page's components show of a run."""
     choices = choices.of(run.trace.source.ids)
     written, both = story(run, choices)
@@ -60,7 +60,7 @@ def payloads(run: Shown, choices: Choices) -> Pictures:
     return drawn | ({"beam_tree": _beam_tree(run, written, choices)} if written.beam else {})
 
 
-def story(run: Shown, choices: Choices) -> tuple[Autoregression, Story]:
+def story(run: CurrentRun, choices: Choices) -> tuple[Autoregression, Story]:
     """What inference writes, and the whole of what the page tells."""
     method = choices.of(run.trace.source.ids).method
     written = cache.decoded(run.scope, run.trace.source.ids, method)
@@ -70,12 +70,12 @@ def story(run: Shown, choices: Choices) -> tuple[Autoregression, Story]:
     return written, Story(run.trace, of_trace(run.trace), written.run, written.method, free)
 
 
-def along(run: Shown, tokens: tuple[int, ...]) -> Run:
+def along(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
     """One pass without a cache over tokens that are already there."""
     return cache.along(run.scope, run.trace.source.ids, tokens)
 
 
-def _note(run: Shown, both: Story, choices: Choices) -> str:
+def _note(run: CurrentRun, both: Story, choices: Choices) -> str:
     """What is forced, and what has become of it."""
     lines, forced = [], choices.place.forced
     if choices.cleared:
@@ -89,7 +89,7 @@ def _note(run: Shown, both: Story, choices: Choices) -> str:
     return " ".join(lines)
 
 
-def _beam_tree(run: Shown, written: Autoregression, choices: Choices) -> bytes:
+def _beam_tree(run: CurrentRun, written: Autoregression, choices: Choices) -> bytes:
     node = beam.nearest(written.beam, choices.place.node)
     node_run = along(run, written.beam[node[0]].kept[node[1]].tokens)
     return beam.beam_tree(

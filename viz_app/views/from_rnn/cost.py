@@ -8,7 +8,7 @@ import streamlit as st
 
 from models.analysis.layer_timing import LENGTHS, Timing, machine, measure
 from models.analysis.reach import KINDS
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Whole
 from viz_app.session.url_state import bound, get
 from viz_app.ui import download
@@ -47,7 +47,7 @@ class Measured:
                 self.timings.append(timing)
 
 
-def cost(shown: Shown) -> None:
+def cost(shown: CurrentRun) -> None:
     """Draw the section."""
     there = layers(shown)
     if there is None:
@@ -61,7 +61,7 @@ def cost(shown: Shown) -> None:
     _measuring(shown, there)
 
 
-def _measuring(shown: Shown, there: Layers) -> None:
+def _measuring(shown: CurrentRun, there: Layers) -> None:
     """The button and its knobs; the times below run on by themselves."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         d = st.select_slider("d (features), the same for all", SIZES, width=260, **bound(D, get(D)))
@@ -76,7 +76,7 @@ def _measuring(shown: Shown, there: Layers) -> None:
     st.fragment(_times, run_every=PAUSE if running else None)(there)
 
 
-def _begin(shown: Shown, d: int, width: int, repetitions: int) -> None:
+def _begin(shown: CurrentRun, d: int, width: int, repetitions: int) -> None:
     device = shown.scope.device
     said = (
         f"d = {d}, one layer each, CNN width {width}, one sequence of random vectors a pass, median of {repetitions} after one "

@@ -7,7 +7,7 @@ from models import Scope
 from viz_app import ui
 from viz_app.drawing.look import look
 from viz_app.session import cache
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import examples
 from viz_app.ui import download
 from viz_app.views.from_rnn import learners as from_rnn_learners
@@ -16,7 +16,7 @@ from viz_app.views.from_rnn import learners_text as say
 TASK = "dates"
 
 
-def stages(shown: Shown) -> None:
+def stages(shown: CurrentRun) -> None:
     """One date through every stage, and how each learned."""
     found = from_rnn_learners.stages(_shipped())
     text = shown.trace.source.text if shown.scope.task == TASK else examples(TASK)[0]
@@ -25,7 +25,7 @@ def stages(shown: Shown) -> None:
     _show(found, [cache.trace(cache.scope(one.checkpoint), text, None).output for one in found], "stages")
 
 
-def similarities(shown: Shown) -> None:
+def similarities(shown: CurrentRun) -> None:
     """The same Transformer trained under each similarity."""
     found = from_rnn_learners.similarities(_shipped())
     if found:

@@ -4,14 +4,14 @@ import streamlit as st
 
 import models
 from viz_app.session import cache
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.ui import download
 from viz_app.views.from_rnn import charts as charts
 from viz_app.views.from_rnn import files as files
 from viz_app.views.from_rnn import text as say
 
 
-def length(shown: Shown) -> None:
+def length(shown: CurrentRun) -> None:
     """Draw the section."""
     scopes = [scope for name in models.shipped() if (scope := cache.scope(name)).task == "translation"]
     records = {scope.name: found for scope in scopes if (found := scope.training.get("by_length"))}

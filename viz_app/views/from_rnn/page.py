@@ -6,7 +6,7 @@ import streamlit as st
 
 from viz_app import ui
 from viz_app.session import url_state
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
 from viz_app.views.from_rnn import text as say
 from viz_app.views.from_rnn.cost import cost
@@ -15,7 +15,7 @@ from viz_app.views.from_rnn.length import length
 from viz_app.views.from_rnn.pair import pair
 from viz_app.views.from_rnn.reach import reach
 
-SECTIONS: dict[str, Callable[[Shown], None]] = {
+SECTIONS: dict[str, Callable[[CurrentRun], None]] = {
     "What reaches what": reach,
     "Parallel and cost": cost,
     "Sentence length": length,
@@ -26,7 +26,7 @@ SECTIONS: dict[str, Callable[[Shown], None]] = {
 SECTION = Choice("from-rnn-section", "What reaches what", options=tuple(SECTIONS))
 
 
-def from_rnn(shown: Shown) -> None:
+def from_rnn(shown: CurrentRun) -> None:
     """Draw the page."""
     ui.headline(say.QUESTION, say.ANSWER)
     section = st.segmented_control(

@@ -9,7 +9,7 @@ from viz_app import ui, words
 from viz_app.components.maps import maps
 from viz_app.drawing.labels import labels
 from viz_app.session import cache, reference_models
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
 from viz_app.session.url_state import bound, one_of
 from viz_app.ui import download
@@ -22,7 +22,7 @@ NEAREST = "nearest"     # the head of all layers that is least apart from the al
 LAYER, HEAD = Choice("from-rnn-layer", NEAREST), Choice("from-rnn-head", 1)
 
 
-def pair(shown: Shown) -> None:
+def pair(shown: CurrentRun) -> None:
     """Draw the section."""
     found = [reference_models.one_that(shown, suits) for suits in (heads.has_alignment, heads.has_heads)]
     ui.written(shown.trace, shown.terms, shown.stale)
@@ -36,7 +36,7 @@ def pair(shown: Shown) -> None:
     _draw(found, traces)
 
 
-def _read(scope: Scope, shown: Shown) -> Trace:
+def _read(scope: Scope, shown: CurrentRun) -> Trace:
     """The shown pair under this model, teacher-forced on the shown target."""
     if scope is shown.scope:
         return shown.trace

@@ -8,7 +8,7 @@ from models.analysis.reach import CNN, KINDS, Choice, holds
 from models.tokenizers.base import Encoding
 from viz_app import ui
 from viz_app.session import cache, parameters, reference_models, url_state
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.views.from_rnn import text as say
 from viz_app.views.from_rnn.maps import Named
 
@@ -32,7 +32,7 @@ class Layers:
         return [one.reach for one in self.named]
 
 
-def layers(shown: Shown) -> Layers | None:
+def layers(shown: CurrentRun) -> Layers | None:
     """The knobs, and the layers they ask for; with a note and this model's last good ones where the sentence is too long."""
     width, depth, seed = _knobs()
     slot, n = st.empty(), len(shown.trace.source.ids)
@@ -60,7 +60,7 @@ def _knobs() -> tuple[int, int, int]:
     return width, depth, int(seed)
 
 
-def _named(shown: Shown, kind: str, width: int, depth: int, seed: int) -> Named:
+def _named(shown: CurrentRun, kind: str, width: int, depth: int, seed: int) -> Named:
     """Trained where the shown model, or a shipped one of its task, has such a layer."""
     host = None if kind == CNN else reference_models.one_that(shown, lambda scope: holds(scope.model, kind))
     choice = Choice(kind, seed if host is None else None, width, depth)

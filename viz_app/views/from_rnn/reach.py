@@ -6,7 +6,7 @@ from viz_app import ui, words
 from viz_app.components.maps import maps
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
 from viz_app.session.url_state import bound, get
 from viz_app.ui import download
@@ -19,7 +19,7 @@ from viz_app.views.from_rnn.parts import layers
 SCALE = Choice("from-rnn-scale", "one", options=tuple(draw.SCALES))
 
 
-def reach(shown: Shown) -> None:
+def reach(shown: CurrentRun) -> None:
     """Draw the section."""
     there = layers(shown)
     scale = st.segmented_control(

@@ -9,7 +9,7 @@ from viz_app import words
 from viz_app.components.plain import plain
 from viz_app.drawing.sites import by_kind
 from viz_app.session import url_state
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Whole
 from viz_app.session.url_state import Focus
@@ -22,7 +22,7 @@ SIMILARITY = Choice("similarity")       # none is the model's own
 _KIND, _LAYER, _HEAD, _SIMILARITY = "inside-kind", "inside-layer", "inside-head", "similarity-choice"
 
 
-def choose(run: Shown) -> Choices:
+def choose(run: CurrentRun) -> Choices:
     """Draw one row of controls, which wraps where the page is narrow; what they and the other pages' choices say."""
     with st.container(horizontal=True, gap="medium", key="inside-controls", vertical_alignment="bottom"):
         name = choose_similarity(run)
@@ -74,7 +74,7 @@ def keep_stage(stage: int) -> None:
     url_state.keep(STAGE, stage)
 
 
-def other_similarity(run: Shown) -> str:
+def other_similarity(run: CurrentRun) -> str:
     """The similarity asked for instead of the model's own; empty for its own, and where it cannot be exchanged."""
     chosen = url_state.get(SIMILARITY)
     if isinstance(run.scope.model, Seq2Seq) or chosen not in KINDS or chosen == run.scope.config.similarity:
@@ -82,7 +82,7 @@ def other_similarity(run: Shown) -> str:
     return chosen
 
 
-def choose_similarity(run: Shown) -> str:
+def choose_similarity(run: CurrentRun) -> str:
     """Draw the choice; returns what `other_similarity` does. An RNN has none to choose."""
     if isinstance(run.scope.model, Seq2Seq):
         return ""

@@ -12,7 +12,7 @@ from viz_app.components.heads import heads
 from viz_app.components.matrices import matrices
 from viz_app.components.walk import walk
 from viz_app.session import live, url_state
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.attention.no_attention import no_attention
 from viz_app.views.inside import files, scaling, similarity, text
@@ -21,7 +21,7 @@ from viz_app.views.inside.controls import choose, choose_weight, keep_stage, not
 from viz_app.views.inside.payloads import DRAWN_BY_STREAMLIT, Choices, chosen, payloads
 
 
-def inside(run: Shown) -> Callable[[Shown], Pictures] | None:
+def inside(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     ui.headline(
         "Inside a head: how does this one weight come about?",
@@ -36,7 +36,7 @@ def inside(run: Shown) -> Callable[[Shown], Pictures] | None:
     return None if choices.view == DRAWN_BY_STREAMLIT else partial(payloads, choices=choices)
 
 
-def _lay_out(drawn: Pictures, run: Shown, choices: Choices) -> None:
+def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
     compared, cell = chosen(run, choices)
     site, view = cell.site, choices.view
     note_similarity(drawn)
@@ -77,11 +77,11 @@ def _scaling(trace: Trace, cell: Cell) -> None:
 
 def _downloads(cell: Cell, choices: Choices) -> None:
     """The numbers of the picture that stands there when a file is asked for. Pictures have their own button."""
-    desk = live.desk()
+    session = live.session()
 
     def of(make: Callable[[Trace, Cell], str | bytes]) -> Callable[[], str | bytes]:
         def made() -> str | bytes:
-            compared, cell = chosen(desk.shown, choices)
+            compared, cell = chosen(session.shown, choices)
             return make(compared.trace, cell)
 
         return made

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from models.analysis import head_walk
 from viz_app.drawing.notes import checked
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.inside import cell as cells
 from viz_app.views.inside import matrices, similarity
@@ -28,7 +28,7 @@ class Choices:
     stage: int
 
 
-def payloads(run: Shown, choices: Choices) -> Pictures:
+def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the page's components show of a run."""
     compared, cell = chosen(run, choices)
     trace, terms = compared.trace, run.terms
@@ -45,7 +45,7 @@ def payloads(run: Shown, choices: Choices) -> Pictures:
     }
 
 
-def chosen(run: Shown, choices: Choices) -> tuple[Shown, Cell]:
+def chosen(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, Cell]:
     """The run under the chosen similarity, and the chosen weight of it."""
     compared = similarity.under(run, choices.similarity)
     site = compared.trace.attention[choices.site]

@@ -6,18 +6,18 @@ from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.notes import small_print
 from viz_app.session import cache
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 
 NOTE = "note swapped"
 
 
-def under(run: Shown, name: str) -> Shown:
+def under(run: CurrentRun, name: str) -> CurrentRun:
     """The same source and target under the similarity of this name, "" for the model's own."""
     return replace(run, trace=cache.swapped_trace(run.scope, name, run.trace)) if name else run
 
 
-def note(own: Shown, swapped_run: Shown, site: str, head: int, name: str) -> Pictures:
+def note(own: CurrentRun, swapped_run: CurrentRun, site: str, head: int, name: str) -> Pictures:
     """What the exchange has done to this head and to what the model says; nothing if there was none."""
     if not name:
         return {}
@@ -26,7 +26,7 @@ def note(own: Shown, swapped_run: Shown, site: str, head: int, name: str) -> Pic
     return {NOTE: small_print(text)}
 
 
-def trained(run: Shown, name: str) -> str:
+def trained(run: CurrentRun, name: str) -> str:
     """How the weights came about, and how good they are under the similarity of this name, "" for the model's own."""
     record = run.scope.training
     return words.trained_otherwise(record, run.scope.config.similarity, name) if name else words.trained(record)

@@ -9,7 +9,7 @@ from models.scope import Scope
 from models.trace import AttentionSite, Trace
 from models.trace.edits import READY_MADE, MaskChange, MaskChanges
 from viz_app.session import url_state
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import suited
 from viz_app.views.masks import notation, state, text
 from viz_app.views.masks.payloads import Choices, kinds
@@ -19,7 +19,7 @@ _TASK = "masks task"
 _READY, _K, _PADDED, _SITE, _HEAD = "masks-ready-{}", "masks-k-{}", "masks-padding-{}", "masks-site", "masks-head"
 
 
-def choose(run: Shown) -> tuple[Choices, DeltaGenerator]:
+def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     """Draw the controls, two rows; what they say, and where the note on the batch belongs."""
     trace, changes = run.trace, state.changes(run.trace)
     columns = st.columns([2.2, 1, 1.8, 0.9], gap="small", vertical_alignment="bottom")

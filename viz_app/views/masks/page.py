@@ -11,13 +11,13 @@ from viz_app import ui, words
 from viz_app.components.mask_painter import mask_painter
 from viz_app.components.plain import plain
 from viz_app.session import live
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.masks import controls, files, state, text
 from viz_app.views.masks.payloads import Choices, MaskView, payloads, views
 
 
-def masks(run: Shown) -> Callable[[Shown], Pictures] | None:
+def masks(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     ui.headline(text.QUESTION, text.ANSWER if run.trace.attention else "")
     if not run.trace.attention:
@@ -31,17 +31,17 @@ def masks(run: Shown) -> Callable[[Shown], Pictures] | None:
     return partial(payloads, choices=choices)
 
 
-def _lay_out(drawn: Pictures, run: Shown, choices: Choices, strip: DeltaGenerator, slot: DeltaGenerator) -> None:
+def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGenerator, slot: DeltaGenerator) -> None:
     with slot:
         plain(drawn["note masks"], key="note masks")
     with strip:
         plain(drawn["written"], key="written")
     mask_painter(drawn["mask_painter"], state.paint, state.show_kind)
-    desk, (_, view) = live.desk(), views(run, choices)
+    session, (_, view) = live.session(), views(run, choices)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         st.markdown(text.rules(view.sites[1], residual(view.after.trace, view.sites[1]) is not None))
-        _downloads(view, lambda: views(desk.shown, choices)[1])
+        _downloads(view, lambda: views(session.shown, choices)[1])
     with right:
         ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
 

@@ -22,7 +22,7 @@ from viz_app.drawing.notes import checked, small_print, strip
 from viz_app.drawing.payload import pack
 from viz_app.drawing.sites import by_kind
 from viz_app.session import cache
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.notation import painted
@@ -67,7 +67,7 @@ class MaskView:
         return words.head_title(self.sites[1], self.head, self.terms)
 
 
-def payloads(run: Shown, choices: Choices) -> Pictures:
+def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the page's components show of a run."""
     own, view = views(run, choices)
     filled = masks_text.batch([len(one.trace.source.ids) for one in own]) if choices.second else masks_text.ALONE
@@ -79,14 +79,14 @@ def payloads(run: Shown, choices: Choices) -> Pictures:
     }
 
 
-def views(run: Shown, choices: Choices) -> tuple[list[MaskedRun], MaskView]:
+def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]:
     """The batch under the model's own masks, and what is shown of it and of the batch under the changed ones."""
     own, changed = _runs(run, choices)
     before, after = own[choices.shown], changed[choices.shown]
     return own, MaskView(before, after, choices.changes, choices.kind, choices.site, choices.head, run.terms)
 
 
-def _runs(run: Shown, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:
+def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:
     """The batch of both texts under the model's own masks and under the changed ones; one run if nothing is changed."""
     trace, scope, texts = run.trace, run.scope, [choices.second] if choices.second else []
     pairs = (trace.source.text, trace.target.text if trace.teacher_forced else None), *((text, None) for text in texts)

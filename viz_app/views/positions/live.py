@@ -22,7 +22,7 @@ from viz_app.drawing import notes
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
 from viz_app.session import live, url_state
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Switch, Whole
 from viz_app.views.positions import charts as figures
@@ -37,7 +37,7 @@ SEED, WRITING = Whole("positions-seed", 0), Switch("positions-write")
 TOKEN = Whole("positions-token", 0)
 
 
-def shuffle(shown: Shown) -> Callable[[Shown], Pictures] | None:
+def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """The shuffle test on the source text, with positions and with positions switched off; of an RNN, whose order is in its
     recurrence, on its encoder's states. Returns how the pictures are made of another run."""
     scope = shown.scope
@@ -47,7 +47,7 @@ def shuffle(shown: Shown) -> Callable[[Shown], Pictures] | None:
     if not isinstance(scope.model, Seq2Seq):
         models[draw_shuffle.WITHOUT] = without_positions(scope.model)
 
-    def pictures(shown: Shown) -> Pictures:
+    def pictures(shown: CurrentRun) -> Pictures:
         source, tests = shown.trace.source, _tests(shown, models, how, seed)
         stages = {"positions-stages": draw_shuffle.by_stage(source, tests)} if len(tests) > 1 else {}
         return {
@@ -70,17 +70,17 @@ def shuffle(shown: Shown) -> Callable[[Shown], Pictures] | None:
     with right:
         if "positions-stages" in drawn:
             plain(drawn["positions-explained"], key="positions-explained")
-        desk = live.desk()
+        session = live.session()
         with st.container(horizontal=True, gap="small", key="downloads"):
             tests = partial(_tests, models=models, how=how, seed=seed)
             ui.download(
-                "The changes, CSV", lambda: _csv(desk.shown, *tests(desk.shown).values()), "shuffle.csv", "text/csv"
+                "The changes, CSV", lambda: _csv(session.shown, *tests(session.shown).values()), "shuffle.csv", "text/csv"
             )
         ui.checks_panel(drawn["checks"], words.trained(scope.training))
     return None if writing else pictures
 
 
-def _tests(shown: Shown, models: dict[str, Model], how: str, seed: int) -> dict[str, ShuffleTest]:
+def _tests(shown: CurrentRun, models: dict[str, Model], how: str, seed: int) -> dict[str, ShuffleTest]:
     ids = shown.trace.source.ids
     return {name: shuffle_test(model, ids, new_order(len(ids), how, seed)) for name, model in models.items()}
 
@@ -91,19 +91,19 @@ def _titles(tests: dict[str, ShuffleTest]) -> list[str]:
     return ["With positions: how far each vector moved", "Positions switched off: how far each moved"]
 
 
-def _found(shown: Shown, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[tuple[str, str]]:
+def _found(shown: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[tuple[str, str]]:
     if bare:
         return [("line", say.shuffled(test, bare, shown.scope.config.positions))]
     _, lead, rest = say.recurrent(test).split("**")
     return [("lead", lead), ("line", rest)]
 
 
-def _checks(shown: Shown, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[Check]:
+def _checks(shown: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[Check]:
     stages = list(encoder_stages(shown.scope.model, shown.trace.activations).values())
     return claims.shuffled(test, bare, stages[-1][0]) if bare else claims.recurrent(test, torch.cat(stages))
 
 
-def _csv(shown: Shown, test: ShuffleTest, bare: ShuffleTest | None = None) -> str:
+def _csv(shown: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> str:
     tokens = [label.text for label in labels(shown.trace.source)]
     return files.shuffle_csv(tokens, test, bare) if bare else files.states_csv(tokens, test)
 
@@ -136,7 +136,7 @@ def _writes(scope: Scope, source: tuple[int, ...], order: tuple[int, ...], named
             ui.note(st.empty(), f"{where}, {what}: {text}", key=f"{where} {what}")
 
 
-def added(shown: Shown) -> None:
+def added(shown: CurrentRun) -> None:
     """(x + p)·W beside [x; p]·[W; W], with the model's embeddings, positions and its first W_Q."""
     trace, config = shown.trace, shown.scope.config
     if isinstance(shown.scope.model, Seq2Seq) or _FIRST not in trace.attention:
@@ -176,7 +176,7 @@ def added(shown: Shown) -> None:
         ui.checks_panel(ui.checked(checks), words.trained(shown.scope.training))
 
 
-def _vectors(shown: Shown) -> tuple[Tensor, Tensor]:
+def _vectors(shown: CurrentRun) -> tuple[Tensor, Tensor]:
     """The source's embeddings and positions as the encoder adds them; a model without positions lends the paper's."""
     x, p = (shown.trace.activations[f"encoder.{name}"].value[0] for name in ("embedding", "position"))
     return x, p if shown.scope.config.positions != "none" else sinusoidal(*x.shape)

@@ -6,14 +6,14 @@ import streamlit as st
 
 from viz_app import ui
 from viz_app.session import url_state
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice
 from viz_app.views.positions import text as say
 from viz_app.views.positions.live import added, shuffle
 from viz_app.views.positions.tables import curves, maps, misprints
 
-SECTIONS: dict[str, Callable[[Shown], Callable[[Shown], Pictures] | None]] = {
+SECTIONS: dict[str, Callable[[CurrentRun], Callable[[CurrentRun], Pictures] | None]] = {
     "Shuffle test": shuffle,
     "Curves": curves,
     "Map": maps,
@@ -23,7 +23,7 @@ SECTIONS: dict[str, Callable[[Shown], Callable[[Shown], Pictures] | None]] = {
 SECTION = Choice("positions-section", "Shuffle test", options=tuple(SECTIONS))
 
 
-def positions(shown: Shown) -> Callable[[Shown], Pictures] | None:
+def positions(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run, if they can be made beside Streamlit."""
     ui.headline(say.QUESTION, say.answer(shown.scope.config))
     section = st.segmented_control(

@@ -15,7 +15,7 @@ from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelen
 from viz_app import ui, words
 from viz_app.drawing.look import look
 from viz_app.session import cache, url_state
-from viz_app.session.current_run import Shown
+from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Several, Whole
 from viz_app.views.positions import charts as draw
 from viz_app.views.positions import claims as claims
@@ -44,7 +44,7 @@ class Picked:
         return by_distance(self.table)
 
 
-def curves(shown: Shown) -> None:
+def curves(shown: CurrentRun) -> None:
     """Chosen dimensions along the positions, and every dimension's wavelength."""
     picked = _pick(shown)
     n, d_model = picked.table.shape
@@ -67,7 +67,7 @@ def curves(shown: Shown) -> None:
     _foot(shown, picked)
 
 
-def maps(shown: Shown) -> None:
+def maps(shown: CurrentRun) -> None:
     """The whole table, PE·PEᵀ, and PE·PEᵀ by distance."""
     picked = _pick(shown)
     colours, similarity = look(st.context.theme.type), picked.similarity
@@ -88,7 +88,7 @@ def maps(shown: Shown) -> None:
     _foot(shown, picked)
 
 
-def misprints(shown: Shown) -> None:
+def misprints(shown: CurrentRun) -> None:
     """The paper's formula and the two misprints side by side, what each breaks in pictures, numbers and words."""
     one, two, three, four = st.columns(4, gap="medium")
     d_model, n = _sizes(three, four)
@@ -147,7 +147,7 @@ def _plane(m: FormulaMeasures, pair: int) -> None:
     st.altair_chart(chart, width="content", key=f"positions-plane-{m.formula}")
 
 
-def _pick(shown: Shown) -> Picked:
+def _pick(shown: CurrentRun) -> Picked:
     """The knobs, and the table they ask for."""
     config, kind = shown.scope.config, _kind(shown)
     if isinstance(shown.scope.model, Seq2Seq):
@@ -166,12 +166,12 @@ def _pick(shown: Shown) -> Picked:
     return Picked(formula, table, waves, f"{config.positions} positions of {shown.scope.name}")
 
 
-def own_table(shown: Shown) -> Tensor:
+def own_table(shown: CurrentRun) -> Tensor:
     """The loaded model's position vectors, all of them."""
     return shown.scope.model.positions.table.detach().to("cpu", torch.float32)
 
 
-def _kind(shown: Shown) -> str:
+def _kind(shown: CurrentRun) -> str:
     """How the loaded model tells places apart; "none" in a recurrence."""
     return getattr(shown.scope.config, "positions", "none")
 
@@ -191,7 +191,7 @@ def _sizes(left: DeltaGenerator, right: DeltaGenerator, fixed: int | None = None
     return d_model, length
 
 
-def _foot(shown: Shown, picked: Picked) -> None:
+def _foot(shown: CurrentRun, picked: Picked) -> None:
     """What the table is, its downloads, and its checks."""
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
@@ -207,7 +207,7 @@ def _foot(shown: Shown, picked: Picked) -> None:
         ui.checks_panel(ui.checked(_checks(shown, picked)), words.trained(shown.scope.training))
 
 
-def _checks(shown: Shown, picked: Picked) -> list[Check]:
+def _checks(shown: CurrentRun, picked: Picked) -> list[Check]:
     if picked.formula != say.OWN:
         return claims.table(picked.formula, picked.table, picked.similarity)
     whole = own_table(shown)
