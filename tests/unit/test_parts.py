@@ -150,6 +150,26 @@ def test_a_plotly_picture_is_saved_as_a_drawing() -> None:
     assert ui.camera("a-name") == {"toImageButtonOptions": {"format": "svg", "filename": "a-name"}, "displaylogo": False}
 
 
+# the way into the URL and out of it
+
+
+def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.run(lambda: (url_state.pick("a", 3), url_state.keep(url_state.TARGET, "x")), source="abc", target="d")
+    assert session.says == {"site": "a", "head": "3", "target": "x"}
+    monkeypatch.setattr(url_state, "_is_history_navigation", lambda: True)
+    session.url = {"source": ["abc"]}
+    url_state.arrive()
+    assert url_state.get(url_state.TARGET) == ""
+    monkeypatch.undo()
+    monkeypatch.setattr(url_state, "st", session)
+    url_state.keep(url_state.TARGET, "y")       # the run was overtaken, and has not published anything
+    asked = session.run(lambda: [url_state.get(one) for one in (url_state.SOURCE, url_state.TARGET, url_state.SITE)])
+    assert asked == ["abc", "y", ""]
+    assert session.says == {"source": "abc", "target": "y"}
+
+
 # the Decoding page
 
 

@@ -29,13 +29,15 @@ _SESSION = "url"
 
 @dataclass
 class _Session:
-    """The choices of one session. `unread` is what the URL says of parameters that nothing has asked for yet; `used` are those
-    that this run has asked for, which is what stands in the URL after it."""
+    """The choices of one session. `unread` is what the URL says of parameters that nothing has asked for yet; `settled` are those
+    asked for or chosen since the URL was followed; `used` are those of this run, which is what stands in the URL after it."""
 
     unread: dict[str, list[str]] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)
     used: dict[str, Parameter] = field(default_factory=dict)
-    follows: bool = True        # the run under way follows the URL: what that does not say is the default
+    arrived: bool = False
+    follows: bool = False       # from when the URL is followed until a run has ended: what it does not say is the default
     page: object = None
     steps: int = 0
     standing: tuple[object, dict[str, list[str]]] | None = None      # after the last run: the page, and where its steps stood
@@ -56,10 +58,10 @@ def _session() -> _Session:
 def arrive(page: object = None) -> None:
     """A run of this page begins."""
     session = _session()
-    session.follows = session.standing is None or _is_history_navigation()
     session.used, session.page = {}, page
-    if session.follows:
-        session.unread = {name: st.query_params.get_all(name) for name in st.query_params}
+    if _is_history_navigation() or not session.arrived:
+        session.arrived = session.follows = True
+        session.unread, session.settled = {name: st.query_params.get_all(name) for name in st.query_params}, set()
 
 
 def _is_history_navigation() -> bool:
@@ -78,8 +80,9 @@ def get(parameter: Parameter[Value]) -> Value:
     session, name = _session(), parameter.name
     if name in session.unread:
         session.values[name] = parameter.from_url(session.unread.pop(name))
-    elif session.follows and name not in session.used:
+    elif session.follows and name not in session.settled:
         session.values.pop(name, None)
+    session.settled.add(name)
     session.used[name] = parameter
     return session.values.get(name, parameter.default)
 
@@ -88,6 +91,7 @@ def keep(parameter: Parameter[Value], value: Value) -> None:
     """Choose this value."""
     session = _session()
     session.unread.pop(parameter.name, None)
+    session.settled.add(parameter.name)
     session.used[parameter.name] = parameter
     session.values[parameter.name] = value
 
