@@ -18,9 +18,9 @@ from typing import Any
 
 from models import weights
 from models.architectures import ARCHITECTURES, Model, name_of
-from models.architectures.encoder_decoder import check_types
+from models.architectures.base import check_types
 from models.errors import CheckpointError
-from models.tokenizers.base import PAD, SPECIALS, Tokenizer
+from models.tokenizers.base import END, PAD, SPECIALS, START, Tokenizer
 from models.training.scores import at_snapshot
 from models.training_record import check_record
 
@@ -218,8 +218,9 @@ def _blank(folder: Path, content: bytes) -> Model:
         _, read = ARCHITECTURES[architecture]
         check_types(read, config)
         config = read(**config)
-        if config.pad_id != PAD:
-            raise ValueError(f"pad_id must be {PAD}, the tokenizer's {SPECIALS[PAD]}, not {config.pad_id}")
+        for name, own in (("pad_id", PAD), ("start_id", START), ("end_id", END)):
+            if getattr(config, name) != own:
+                raise ValueError(f"{name} must be {own}, the tokenizer's {SPECIALS[own]}, not {getattr(config, name)}")
         return weights.blank(config)
 
 

@@ -3,31 +3,32 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from models import decoding
-from models.architectures import Config, Model, build
+from models.architectures import Config, Model, build, name_of
+from models.architectures.base import Field
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, snapshots
 from models.fingerprint import fingerprint, weights_digest
-from models.layers import masks
-from models.layers.masks import STREAMS, Masks
-from models.tokenizers.base import END, PAD, SPECIALS, Encoding, Tokenizer
-from models.trace import Recording, Trace, finish, record
-from models.trace.edits import MaskChanges
+from models.tokenizers.base import PAD, SPECIALS, Encoding, Tokenizer, joined
+from models.trace import Recording, RunModel, Trace, finish, record
+from models.trace.edits import Edits, editing
+from models.trace.outputs import NextToken
 from models.training.scores import of_weights, unmeasured
 
 _PACKAGE = Path(__file__).parent
-Drawn = Mapping[str, Bool[Tensor, "_ _"]]   # kind of attention → allowed cells (query, key)
+Texts = Sequence[str | Encoding | None]     # the model's fields, in their order; the last ones may be left out
 
 
 class InputError(ValueError):
-    """A text the model cannot read; `field` is "source" or "target"."""
+    """A text the model cannot read, and in which of its fields."""
 
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message)
@@ -121,7 +122,7 @@ class Scope:
 
     @property
     def n_ctx(self) -> int:
-        """The longest source or target, in tokens, </s> and <s> counted."""
+        """The longest stream, in tokens, </s> and <s> counted."""
         return self.config.n_ctx
 
     @property
@@ -141,144 +142,163 @@ class Scope:
         model.load_state_dict(self.model.state_dict(), strict=False)
         return Scope(Checkpoint(self.path, model.eval(), self.tokenizer, unmeasured(self.training)), self.device)
 
-    def encode_source(self, text: str) -> Encoding:
-        """x₁ … xₙ </s>. Raises InputError for an empty or too long text."""
-        return self._checked(self.tokenizer.encode_source, text, "source")
-
-    def encode_target(self, text: str) -> Encoding:
-        """<s> y₁ … yₘ, the decoder's input row. Raises InputError likewise."""
-        return self._checked(self.tokenizer.encode_target, text, "target")
+    def encode(self, *texts: str | Encoding | None, **named: str | Encoding | None) -> dict[str, Encoding]:
+        """The tokens of each stream for these fields (`model.fields`), in their order or by name; a stream whose fields are all
+        absent has none. Fields of one stream follow each other. Raises InputError for an empty or too long text, TypeError
+        for a field that the model has not."""
+        streams: dict[str, Encoding] = {}
+        for field, text in zip(self.model.fields, self._in_order(texts, named), strict=False):
+            if text is not None:
+                encoding = text if isinstance(text, Encoding) else self._checked(text, field)
+                streams[field.stream] = joined(streams[field.stream], encoding) if field.stream in streams else encoding
+                self._check_length(streams[field.stream], field)
+        return streams
 
     def run(
-        self, source: str, target: str | None = None, *, drawn: Drawn | None = None, drafts: Sequence[Sequence[int]] = ()
+        self, *texts: str | None, edits: Edits | None = None, drafts: Sequence[Sequence[int]] = (), **named: str | None
     ) -> Trace:
-        """One recorded forward pass over source and target, teacher-forced; without a target the model writes one first.
+        """One recorded forward pass over the model's fields, in their order or by name: `run(source, target)` of an
+        encoder-decoder, `run(text)` of a language model.
 
-        `drawn` adds hand-drawn masks (True = may attend), by kind of attention: encoder_self, decoder_self, cross.
-        `drafts` of what the model will write save time (models.decoding.written). Raises InputError, and ValueError for a
-        drawn mask of the wrong shape."""
-        if drawn is None:
-            return self.run_each([(source, target)], drafts)[0]
-        return self.run_batch([(source, target)], drawn=drawn, drafts=drafts[-1:])[0]
+        Without a target an encoder-decoder writes one first. `edits` hold in the pass, not in what is written before.
+        `drafts` of what the model will write save time (models.decoding.written). Raises InputError, TypeError for a field that
+        the model has not."""
+        asked = self._in_order(texts, named)
+        if not edits:
+            return self.run_each([asked], drafts)[0]
+        return self.run_batch([asked], edits=edits, drafts=drafts[-1:])[0]
 
     def run_batch(
         self,
-        pairs: Sequence[tuple[str, str | Encoding | None]],
+        asked: Sequence[Texts],
         *,
-        drawn: Drawn | None = None,
-        changes: MaskChanges | None = None,
+        edits: Edits | None = None,
         drafts: Sequence[Sequence[int]] = (),
     ) -> list[Trace]:
-        """Several pairs through the model in one padded batch; one Trace each, its axes padded with <pad> to the longest.
+        """Several inputs through the model in one padded batch; one Trace each, its axes padded with <pad> to the longest.
 
-        A target may be an encoded one, such as another run's `trace.target`. `drawn` masks are of the padded size;
-        these and `changes` to the masks apply to every pair, but not to a target the model writes first. `drafts`, if
-        there are any, are one for each pair. Raises what `run` raises."""
-        sources = [self.encode_source(source) for source, _ in pairs]
-        targets = [self._target(*each) for each in zip(sources, (t for _, t in pairs), drafts or [()] * len(pairs), strict=True)]
-        source_ids, target_ids = self._padded(sources), self._padded(targets)
-        n, m = source_ids.shape[1], target_ids.shape[1]
-        with torch.no_grad(), record() as recording:   # not inference mode: what it makes cannot be computed with
-            every = self._with_drawn(self.model.masks(source_ids, target_ids), drawn or {}, n, m)
-            every = (changes or MaskChanges()).apply(every, n, m, self.device)
-            logits = self.model(source_ids, target_ids, every)
-        own = [target is None for _, target in pairs]
-        return self._traces(recording, logits, sources, targets, own, wide={"source": n, "target": m})
+        A field may hold an encoded text, such as another run's `trace.streams["target"]`. `edits` apply to every row, but not
+        to what the model writes first. `drafts`, if there are any, are one for each row. Raises what `run` raises."""
+        kinds = [kind.name for kind in self.model.kinds]
+        for edit in (edits or Edits()).edits:
+            if edit.kind not in kinds:
+                raise ValueError(f"edits are for {', '.join(kinds) or 'models with attention'}, not {edit.kind!r}")
+        rows = [self._with_own_words(texts, draft) for texts, draft in zip(asked, drafts or [()] * len(asked), strict=True)]
+        ids = {stream: self._padded([row[stream] for row in rows]) for stream in self.model.streams}
+        # not inference mode: what it makes cannot be computed with
+        with torch.no_grad(), record() as recording, editing(edits or Edits()):
+            logits = self.model(*ids.values())
+        wide = {stream: padded.shape[1] for stream, padded in ids.items()}
+        return self._traces(recording, logits, asked, rows, wide, edits or Edits())
 
-    def run_each(self, pairs: Sequence[tuple[str, str | None]], drafts: Sequence[Sequence[int]] = ()) -> list[Trace]:
-        """Several pairs at once, each with the trace that `run` would give it, up to rounding: what they share is one batch,
+    def run_each(self, asked: Sequence[Texts], drafts: Sequence[Sequence[int]] = ()) -> list[Trace]:
+        """Several inputs at once, each with the trace that `run` would give it, up to rounding: what they share is one batch,
         in which a pass costs little more than for one, and its padding is cut off. `drafts` as in `run`, for one that is
         alone. Raises models.InputError."""
-        sources = [self.encode_source(source) for source, _ in pairs]
-        source_ids = self._padded(sources)
+        rows = [self.encode(*texts) for texts in asked]
+        (given, *_), written = self.model.streams, self.model.writes
+        given_ids = self._padded([row[given] for row in rows])
         with torch.no_grad(), record() as recording:
-            memory = self.model.encode(source_ids, self.model.masks(source_ids, source_ids[:, :0]))
-        own = self._own_words(source_ids, memory, drafts) if any(target is None for _, target in pairs) else [None] * len(pairs)
-        targets = [mine if target is None else self.encode_target(target) for (_, target), mine in zip(pairs, own, strict=True)]
-        target_ids = self._padded(targets)
+            memory = self.model.encode(given_ids, self.model.written_masks(given_ids, given_ids[:, :0]))
+        if not all(written in row for row in rows):
+            own = self._own_words(given_ids, memory, drafts)
+            rows = [row if written in row else row | {written: mine} for row, mine in zip(rows, own, strict=True)]
+        row_ids = self._padded([row[written] for row in rows])
         with torch.no_grad(), record(recording):
-            logits = self.model.decode(target_ids, memory, self.model.masks(source_ids, target_ids))
-        return self._traces(recording, logits, sources, targets, [target is None for _, target in pairs], wide={})
+            logits = self.model.decode(row_ids, memory, self.model.written_masks(given_ids, row_ids))
+        return self._traces(recording, logits, asked, rows, {}, Edits())
 
-    def write(self, source: str, how: str = "greedy", **settings: Any) -> Written:
-        """Decode with "greedy", "sample" (needs seed=) or "beam"; settings go to that decoder. Raises InputError."""
-        src = self.encode_source(source)
+    def write(self, given: str | Encoding, how: str = "greedy", **settings: Any) -> Written:
+        """Go on from what is given (a source, a text) with "greedy", "sample" (needs seed=) or "beam"; settings go to that decoder.
+        Raises InputError."""
+        ids = self.given_ids(given)
         if how == "beam":
-            last = list(decoding.beam(self.model, src.ids, **settings))[-1]
-            ids, steps = last.kept[0].tokens, ()
+            last = list(decoding.beam(self.model, ids, **settings))[-1]
+            written, steps = last.kept[0].tokens, ()
         elif how in ("greedy", "sample"):
-            steps = tuple(getattr(decoding, how)(self.model, src.ids, **settings))
-            ids = tuple(s.token for s in steps)
+            steps = tuple(getattr(decoding, how)(self.model, ids, **settings))
+            written = tuple(s.token for s in steps)
         else:
             raise ValueError(f"how must be greedy, sample or beam, not {how!r}")
-        return Written(self.tokenizer.decode(ids), ids, steps)
+        return Written(self.tokenizer.decode(written), written, steps)
+
+    def given_ids(self, given: str | Encoding) -> tuple[int, ...]:
+        """The tokens that writing goes on from: those of the model's first field. Raises InputError."""
+        return self.encode(given)[self.model.fields[0].stream].ids
+
+    def _in_order(self, texts: Texts, named: Mapping[str, str | Encoding | None]) -> Texts:
+        names = [field.name for field in self.model.fields]
+        if len(texts) > len(names) or named.keys() & set(names[: len(texts)]) or named.keys() - set(names):
+            raise TypeError(f"{self.name} takes {', '.join(names)}, not {len(texts)} texts and {', '.join(named) or 'no others'}")
+        return [*texts, *(named.get(name) for name in names[len(texts) :])]
 
     def _traces(
         self,
         recording: Recording,
         logits: Float[Tensor, "batch m vocab"],
-        sources: Sequence[Encoding],
-        targets: Sequence[Encoding],
-        written: Sequence[bool],
+        asked: Sequence[Texts],
+        rows: Sequence[Mapping[str, Encoding]],
         wide: Mapping[str, int],
+        edits: Edits,
     ) -> list[Trace]:
-        """The rows of a batch, padded as far as `wide` says; `written`: is the target the model's own?"""
-        traces, logits = [], logits.float().cpu()
-        for row, (src, tgt, own) in enumerate(zip(sources, targets, written, strict=True)):
-            mine = logits[row, : len(tgt.ids)]
+        """The rows of a batch, padded as far as `wide` says."""
+        traces, logits, writes = [], logits.float().cpu(), self.model.writes
+        of = RunModel(self.name, name_of(self.config), self.fingerprint, self.training)
+        for row, (texts, streams) in enumerate(zip(asked, rows, strict=True)):
+            plain = [text.text if isinstance(text, Encoding) else text for text in texts]
+            fields = dict(zip_longest((field.name for field in self.model.fields), plain))
+            mine = logits[row, : len(streams[writes].ids)]
             best = mine.argmax(-1).tolist()
-            output = tgt.text if own else self.tokenizer.decode(best)
-            tokens = {name: padded(e.tokens, wide.get(name, 0)) for name, e in (("source", src), ("target", tgt))}
+            given = any(fields[field.name] is not None for field in self.model.fields if field.stream == writes)
+            output = self.tokenizer.decode(best) if given else streams[writes].text
+            tokens = {name: padded(e.tokens, wide.get(name, 0)) for name, e in streams.items()}
             activations, attention = finish(recording, tokens, row)
-            traces.append(Trace(src, tgt, self.tokenizer.tokens(best), output, not own, mine, activations, attention))
+            end = () if self.model.continues else (self.config.end_id,)
+            expected = NextToken(writes, (*streams[writes].ids[1:], *end), mine, self.tokenizer.tokens(best))
+            traces.append(
+                Trace(of, fields, dict(streams), {"next token": expected}, output, given, activations, attention, edits)
+            )
         return traces
 
-    def _target(self, src: Encoding, target: str | Encoding | None, draft: Sequence[int]) -> Encoding:
-        if target is None:
-            return self._spelled(self.write(src.text, drafts=[draft]).ids)
-        return target if isinstance(target, Encoding) else self.encode_target(target)
+    def _with_own_words(self, texts: Texts, draft: Sequence[int]) -> dict[str, Encoding]:
+        """The streams of these fields; the one that the model writes, where it was not given, in its own words."""
+        streams = self.encode(*texts)
+        if self.model.writes not in streams:
+            streams[self.model.writes] = self._spelled(self.write(texts[0], drafts=[draft]).ids)
+        return streams
 
     def _own_words(
-        self, source: Int[Tensor, "batch n"], memory: Float[Tensor, "batch n d_memory"], drafts: Sequence[Sequence[int]]
+        self, given: Int[Tensor, "batch n"], memory: Float[Tensor, "batch n d_memory"] | None, drafts: Sequence[Sequence[int]]
     ) -> list[Encoding]:
         """What the model writes for each row, as the decoder's input rows. Only a row that is alone has use for a draft."""
-        if len(source) > 1:
-            lengths = (source != PAD).sum(1).tolist()
-            rows = zip(decoding.greedy_batch(self.model, source, memory), lengths, strict=True)
-            return [self._spelled(ids[: decoding.longest(self.model, n)]) for ids, n in rows]
-        steps = decoding.greedy(self.model, source[0].tolist(), drafts=drafts, memory=memory)
+        if len(given) > 1:
+            lengths = (given != self.config.pad_id).sum(1).tolist()
+            rows = zip(decoding.greedy_batch(self.model, given, memory), lengths, strict=True)
+            return [self._spelled(ids[: self.model.longest(n)]) for ids, n in rows]
+        steps = decoding.greedy(self.model, given[0].tolist(), drafts=drafts, memory=memory)
         return [self._spelled([step.token for step in steps])]
 
     def _spelled(self, ids: Sequence[int]) -> Encoding:
         """The model's own tokens are kept, not tokenised again."""
-        return self.tokenizer.spell(ids[:-1] if ids and ids[-1] == END else ids)
+        return self.tokenizer.spell(ids[:-1] if ids and ids[-1] == self.config.end_id else ids)
 
-    def _checked(self, encode: Any, text: str, field: str) -> Encoding:
+    def _checked(self, text: str, field: Field) -> Encoding:
         if not text.strip():
-            raise InputError(f"the {field} is empty; type some text", field)
+            raise InputError(f"the {field.name} is empty; type some text", field.name)
         if len(text) > 20 * self.n_ctx:   # no need to tokenise what cannot fit
-            message = f"the {field} has {len(text):,} characters; this model reads at most {self.n_ctx} tokens"
-            raise InputError(message, field)
-        encoding = encode(text)
+            message = f"the {field.name} has {len(text):,} characters; this model reads at most {self.n_ctx} tokens"
+            raise InputError(message, field.name)
+        return self.tokenizer.encode(text, begins=field.begins, ends=field.ends)
+
+    def _check_length(self, encoding: Encoding, field: Field) -> None:
         if len(encoding.ids) > self.n_ctx:
-            raise InputError(f"the {field} has {len(encoding.ids)} tokens; this model reads at most {self.n_ctx}", field)
-        return encoding
+            raise InputError(
+                f"the {field.stream} has {len(encoding.ids)} tokens; this model reads at most {self.n_ctx}", field.name
+            )
 
     def _padded(self, encodings: Sequence[Encoding]) -> Int[Tensor, "batch n"]:
         rows = [torch.tensor(e.ids) for e in encodings]
-        return pad_sequence(rows, batch_first=True, padding_value=PAD).to(self.device)
-
-    def _with_drawn(self, base: Masks, drawn: Drawn, n: int, m: int) -> Masks:
-        size = {"source": n, "target": m}
-        every = dict(base)
-        for kind, allowed in drawn.items():
-            if kind not in base:
-                raise ValueError(f"drawn masks are for {', '.join(base) or 'models with attention'}, not {kind!r}")
-            shape = tuple(size[stream] for stream in STREAMS[kind])
-            if tuple(allowed.shape) != shape:
-                raise ValueError(f"the drawn {kind} mask must have shape {shape}, not {tuple(allowed.shape)}")
-            every[kind] = every[kind].with_layer(masks.drawn(allowed.to(self.device)))
-        return every
+        return pad_sequence(rows, batch_first=True, padding_value=self.config.pad_id).to(self.device)
 
 
 def padded(tokens: tuple[str, ...], n: int) -> tuple[str, ...]:

@@ -7,17 +7,37 @@ from random import Random
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from models.architectures import Config, Model
 from models.architectures.attention_only import AttentionOnly, AttentionOnlyConfig
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.architectures.transformer import Transformer, TransformerConfig
 from models.tasks.base import Case
-from models.tokenizers.base import Tokenizer
+from models.tokenizers.base import END, Encoding, Tokenizer
+from models.trace import Recording, RunModel, Trace, finish
+from models.trace.edits import Edits, MaskChange
+from models.trace.outputs import NextToken
 from models.training.trainer import Recipe, Trainer
 
 N_HEADS, D_HEAD, D_FF, VOCAB, N_CTX = 3, 5, 23, 31, 37
 BATCH, N_SOURCE, N_TARGET = 2, 11, 13
+
+
+def forbidding(allowed: dict[str, Tensor]) -> Edits:
+    """Edits that forbid the cells that are False, by kind of attention."""
+    return Edits.of_kinds(**{
+        kind: MaskChange(forbidden=tuple(map(tuple, (~cells).nonzero().tolist()))) for kind, cells in allowed.items()
+    })
+
+
+def trace_of(recording: Recording, streams: dict[str, Encoding], logits: Tensor) -> Trace:
+    """A finished run of a model that no checkpoint holds; logits (n, vocab) over the last stream."""
+    stream, row = list(streams.items())[-1]
+    output = NextToken(stream, (*row.ids[1:], END), logits, ())
+    fields, tokens = {name: e.text for name, e in streams.items()}, {name: e.tokens for name, e in streams.items()}
+    model = RunModel("a test's", "transformer", "", {})
+    return Trace(model, fields, streams, {"next token": output}, "", True, *finish(recording, tokens))
 
 
 def random_model(seed: int = 1, **changes: Any) -> Transformer:

@@ -6,81 +6,115 @@ from dataclasses import dataclass
 from models.layers.similarity import KINDS
 from models.trace import AttentionSite, Trace
 
-_KIND_TITLES = {
-    "encoder_self": "Encoder self-attention",
-    "decoder_self": "Decoder masked self-attention",
-    "cross": "Cross-attention",
+# (stack, role) → what this kind of attention is called, and where there is little room
+_TITLES = {
+    ("encoder", "self"): ("Encoder self-attention", "Encoder self"),
+    ("decoder", "self"): ("Decoder masked self-attention", "Decoder self"),
+    ("decoder", "cross"): ("Cross-attention", "Cross"),
+    ("decoder", "alignment"): ("Alignment", "Alignment"),
 }
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What a task calls its two texts and their tokens."""
+class Stream:
+    """What a text is called while a model reads or writes it, and one of its tokens."""
 
-    source: str          # the text the encoder reads
-    source_token: str
-    target: str          # the text the decoder writes
-    target_token: str
-    source_label: str    # over the input boxes
-    target_label: str
+    text: str
+    token: str
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a task calls the texts that a model reads and writes (by stream), and the boxes they are typed into (by field)."""
+
+    streams: Mapping[str, Stream]
+    labels: Mapping[str, str]
     aligned: str = "eng-fra-bahdanau"      # a shipped checkpoint of this task with an alignment
 
+    def of(self, stream: str) -> Stream:
+        """The words for a stream; plain ones for one that the task says nothing of."""
+        return self.streams.get(stream, Stream(f"the {stream}", "token"))
 
-_TRANSLATION = Terms(
-    "the source sentence", "source token", "the translation so far", "translated token", "Sentence", "Translation"
+    def label(self, field: str) -> str:
+        """What stands over the box of a field."""
+        return self.labels.get(field, field.capitalize())
+
+    @property
+    def source(self) -> str:
+        """The text the encoder reads."""
+        return self.of("source").text
+
+    @property
+    def source_token(self) -> str:
+        return self.of("source").token
+
+    @property
+    def target(self) -> str:
+        """The text the decoder writes."""
+        return self.of("target").text
+
+    @property
+    def target_token(self) -> str:
+        return self.of("target").token
+
+
+
+def _pair(source: Stream, target: Stream, labels: tuple[str, str], **others: str) -> Terms:
+    return Terms({"source": source, "target": target}, dict(zip(("source", "target"), labels, strict=True)), **others)
+
+
+_TRANSLATION = _pair(
+    Stream("the source sentence", "source token"), Stream("the translation so far", "translated token"), ("Sentence", "Translation")
 )
-_DATES = Terms(
-    "the date as written", "character of the written date", "the ISO date so far", "character of the ISO date",
-    "Date, in any format", "ISO date", "dates-bahdanau",
+_DATES = _pair(
+    Stream("the date as written", "character of the written date"), Stream("the ISO date so far", "character of the ISO date"),
+    ("Date, in any format", "ISO date"), aligned="dates-bahdanau",
 )
+_LANGUAGE = Terms({"text": Stream("the text", "token")}, {"text": "Text", "continuation": "What follows"})
 _LANGUAGES = {"eng": "English", "fra": "French", "cmn": "Chinese", "deu": "German", "spa": "Spanish", "ita": "Italian"}
 
 
 def terms(task: str, name: str = "") -> Terms:
     """The words for a task; a translation checkpoint named "eng-fra" is spoken of as English and French."""
-    if task == "dates":
-        return _DATES
+    if task in ("dates", "language"):
+        return _DATES if task == "dates" else _LANGUAGE
     source, target = (_LANGUAGES.get(part) for part in (*name.split("-"), "", "")[:2])
     if not (source and target):
         return _TRANSLATION
-    return Terms(
-        f"the {source} sentence", f"{source} token", f"the {target} so far", f"{target} token",
-        f"{source} sentence", f"{target} sentence",
+    return _pair(
+        Stream(f"the {source} sentence", f"{source} token"), Stream(f"the {target} so far", f"{target} token"),
+        (f"{source} sentence", f"{target} sentence"),
     )
 
 
 def is_alignment(site: AttentionSite) -> bool:
     """Whether this is an RNN's alignment, which has no W_Q, W_K, W_V and W_O, and one head."""
-    return not site.projections
+    return site.role == "alignment"
 
 
 def kind_title(site: AttentionSite) -> str:
     """What this kind of attention is called."""
-    return "Alignment" if is_alignment(site) else _KIND_TITLES[site.kind]
+    return _TITLES[site.stack, site.role][0]
 
 
 def kind_short(site: AttentionSite) -> str:
     """The same where there is little room."""
-    short = {"encoder_self": "Encoder self", "decoder_self": "Decoder self", "cross": "Cross"}
-    return "Alignment" if is_alignment(site) else short[site.kind]
+    return _TITLES[site.stack, site.role][1]
 
 
-def kind_subtitle(kind: str, t: Terms) -> str:
+def kind_subtitle(site: AttentionSite, t: Terms) -> str:
     """Who reads what in this kind of attention."""
-    return {
-        "encoder_self": f"{t.source} reads itself",
-        "decoder_self": f"{t.target} reads itself",
-        "cross": f"{t.target} reads {t.source}",
-    }[kind]
+    query, key = t.of(site.query_stream), t.of(site.key_stream)
+    return f"{query.text} reads {'itself' if site.query_stream == site.key_stream else key.text}"
 
 
 def layer_place(site: AttentionSite) -> str:
     """Which layer this is, for people: counted from 1."""
-    side = "Encoder" if site.kind == "encoder_self" else "Decoder"
+    side = site.stack.capitalize()
     if is_alignment(site):
         return f"{side}, alignment"
     numbered = any(part.isdigit() for part in site.name.split("."))
-    return f"{side} layer {site.layer + 1}" if numbered else f"{side}, {_KIND_TITLES[site.kind].lower()}"
+    return f"{side} layer {site.layer + 1}" if numbered else f"{side}, {kind_title(site).lower()}"
 
 
 def place(site: AttentionSite, head: int) -> str:
@@ -90,38 +124,38 @@ def place(site: AttentionSite, head: int) -> str:
 
 def head_title(site: AttentionSite, head: int, t: Terms) -> str:
     """What one head's picture is, in one sentence."""
-    reads = {
-        "encoder_self": f"what each {t.source_token} reads from {t.source}",
-        "decoder_self": f"what each {t.target_token} reads from {t.target}",
-        "cross": f"what each {t.target_token} reads from {t.source}",
-    }[site.kind]
-    return f"{place(site, head)}: {reads}"
+    query, key = t.of(site.query_stream), t.of(site.key_stream)
+    return f"{place(site, head)}: what each {query.token} reads from {key.text}"
 
 
 def axes(site: AttentionSite, t: Terms) -> tuple[str, str]:
     """(query axis, key axis): who reads, and what is read."""
-    query = t.source if site.kind == "encoder_self" else t.target
-    key = t.target if site.kind == "decoder_self" else t.source
-    return f"who reads (query): {query}", f"what is read (key): {key}"
+    query, key = t.of(site.query_stream), t.of(site.key_stream)
+    return f"who reads (query): {query.text}", f"what is read (key): {key.text}"
 
 
 def where_from(site: AttentionSite, t: Terms) -> str:
     """Where the queries, keys and values of this kind of attention come from."""
+    query, key = t.of(site.query_stream), t.of(site.key_stream)
     if is_alignment(site):
         return (
             "Queries are the decoder's state **s(i−1)** before a step; keys and values are both the encoder's states "
-            f"**h(j)**, one for each {t.source_token}. Their mixture, the context c(i), is what the step then reads. A row "
+            f"**h(j)**, one for each {key.token}. Their mixture, the context c(i), is what the step then reads. A row "
             "stands for the step that reads its token and writes the next: it chooses before it has read that token, knowing "
             "of its own text only what stands above."
         )
-    return {
-        "encoder_self": f"Queries **Q**, keys **K** and values **V** all come from {t.source}: "
-        f"each {t.source_token} may read every other, in both directions.",
-        "decoder_self": f"Queries **Q**, keys **K** and values **V** all come from {t.target}. Nothing may read what comes "
-        "after it, because while the model writes, that does not exist yet: these cells are hatched and their weight is exactly 0.",
-        "cross": f"Queries **Q** come from {t.target} (the decoder); keys **K** and values **V** come from {t.source} "
-        "(as it leaves the encoder). This is where the two texts meet.",
-    }[site.kind]
+    if site.role == "cross":
+        return (
+            f"Queries **Q** come from {query.text} (the decoder); keys **K** and values **V** come from {key.text} "
+            "(as it leaves the encoder). This is where the two texts meet."
+        )
+    all_ = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"
+    if site.stack == "encoder":
+        return f"{all_}: each {query.token} may read every other, in both directions."
+    return (
+        f"{all_}. Nothing may read what comes after it, because while the model writes, that does not exist yet: these cells "
+        "are hatched and their weight is exactly 0."
+    )
 
 
 def formula(site: AttentionSite) -> str:

@@ -22,12 +22,12 @@ def check_fixed_vector(model: Seq2Seq, trace: Trace) -> list[Check]:
     alone = torch.zeros_like(states)
     alone[:, -1, :d], alone[:, 0, d:] = states[:, -1, :d], states[:, 0, d:]
     device = model.embedding.weight.device
-    target = torch.tensor([list(trace.target.ids)], device=device)
+    target = torch.tensor([list(trace.streams["target"].ids)], device=device)
     logits = model.decode(target, alone.to(device), model.masks(target, target))[0].float().cpu()
     return [
         Check(
-            "only h_m reaches the decoder", float((logits - trace.logits).abs().max()),
-            1e-5 * max(1.0, float(trace.logits.abs().max())),
+            "only h_m reaches the decoder", float((logits - trace.next_token.logits).abs().max()),
+            1e-5 * max(1.0, float(trace.next_token.logits.abs().max())),
             "Largest difference of any logit when every other state of the encoder is replaced by zeros",
         )
     ]

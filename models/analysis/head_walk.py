@@ -177,7 +177,7 @@ def residual(trace: Trace, site: AttentionSite) -> Float[Tensor, "query d_model"
     """The residual stream this attention's output is added to. Under post-LN it is the attention's own input. None in a
     model that has no such stream."""
     layer = site.name.rsplit(".", 1)[0]
-    stream = trace.activations.get(f"{layer}.{'resid_mid' if site.kind == 'cross' else 'resid_pre'}")
+    stream = trace.activations.get(f"{layer}.{'resid_mid' if site.role == 'cross' else 'resid_pre'}")
     return None if stream is None else stream.value[0]
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from models.analysis.reach import BIDIRECTIONAL, CNN, RNN, SELF_ATTENTION
+from models.architectures.encoder_decoder import ENCODER_SELF
 from models.layers.attention import MultiHeadAttention
 from models.layers.masks import Mask
 
@@ -54,7 +55,7 @@ def _layers(d: int, width: int) -> dict[str, nn.Module]:
         RNN: nn.RNN(d, d, batch_first=True),
         BIDIRECTIONAL: nn.RNN(d, d, batch_first=True, bidirectional=True),
         CNN: nn.Conv1d(d, d, width, padding=width // 2),
-        SELF_ATTENTION: MultiHeadAttention(d, heads, "encoder_self"),
+        SELF_ATTENTION: MultiHeadAttention(d, heads, ENCODER_SELF),
     }
 
 

@@ -4,19 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models import decoding
-from models.scope import Scope
-from models.tokenizers.base import END, PAD, Encoding
+from models.scope import Scope, Texts
 from models.trace import Trace
-from models.trace.edits import MaskChanges
+from models.trace.edits import Edits
 
 
 @dataclass(frozen=True)
 class MaskedRun:
-    """One pair under some masks: what it attends to, what it says of the target, and what it writes.
+    """One input under some masks: what it attends to, what it says of the text it is given, and what it writes.
 
-    `log_probs` are in nats, of y₁ … yₘ </s>, all positions at once: each given the target before it, and whatever else
-    of the target the masks let through. `output` is written greedily under the same masks, one token after the other,
-    so that nothing lies ahead to be seen."""
+    `log_probs` are in nats, of y₁ … yₘ </s> (a language model's: of its text from the second token on), all positions at
+    once: each given the row before it, and whatever else of it the masks let through. `output` is written greedily under them,
+    one token after the other, so that nothing lies ahead to be seen."""
 
     trace: Trace
     labels: tuple[int, ...]
@@ -26,28 +25,27 @@ class MaskedRun:
 
     @property
     def log_prob(self) -> float:
-        """Of the whole target with its </s>, in nats."""
+        """Of the whole row, in nats."""
         return sum(self.log_probs)
 
 
 def run_masked(
-    scope: Scope,
-    pairs: Sequence[tuple[str, str | Encoding | None]],
-    changes: MaskChanges | None = None,
-    drafts: Sequence[Sequence[int]] = (),
+    scope: Scope, asked: Sequence[Texts], edits: Edits | None = None, drafts: Sequence[Sequence[int]] = ()
 ) -> list[MaskedRun]:
-    """The pairs in one padded batch, one result each. A missing target is what the model writes under its own masks;
-    a target may be one encoded before. `drafts` and errors as in `Scope.run_batch`."""
-    traces = scope.run_batch(pairs, changes=changes, drafts=drafts)
-    n = max(len(trace.source.ids) for trace in traces)
-    return [_masked_run(scope, trace, n, changes) for trace in traces]
+    """The inputs in one padded batch, one result each. What is missing of the stream that the model writes, it writes under
+    its own masks first. `drafts` and errors as in `Scope.run_batch`."""
+    given = scope.model.fields[0].stream
+    traces = scope.run_batch(asked, edits=edits, drafts=drafts)
+    n = max(len(trace.streams[given].ids) for trace in traces)
+    return [_masked_run(scope, trace, n, edits) for trace in traces]
 
 
-def _masked_run(scope: Scope, trace: Trace, n_source: int, changes: MaskChanges | None) -> MaskedRun:
-    labels = (*trace.target.ids[1:], END)
-    log_probs = trace.logits.log_softmax(-1)[range(len(labels)), labels]
-    padded = [*trace.source.ids, *[PAD] * (n_source - len(trace.source.ids))]
-    limit = decoding.longest(scope.model, len(trace.source.ids))
-    steps = decoding.greedy(scope.model, padded, max_new=limit, changes=changes, drafts=[trace.target.ids[1:]])
+def _masked_run(scope: Scope, trace: Trace, n_given: int, edits: Edits | None) -> MaskedRun:
+    model, config = scope.model, scope.config
+    given, row = trace.streams[model.fields[0].stream].ids, trace.streams[model.writes].ids
+    labels = trace.next_token.labels
+    log_probs = trace.next_token.log_probs[range(len(labels)), labels]
+    draft, padding = ((), ()) if model.continues else (row[1:], (config.pad_id,) * (n_given - len(given)))
+    steps = decoding.greedy(model, (*given, *padding), max_new=model.longest(len(given)), edits=edits, drafts=[draft])
     output = tuple(step.token for step in steps)
     return MaskedRun(trace, labels, tuple(log_probs.tolist()), scope.tokenizer.decode(output), output)

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from models.architectures import Model
 from models.architectures.attention_only import AttentionOnly
-from models.architectures.seq2seq import Seq2Seq
 from models.architectures.transformer import Transformer
 from models.layers.positions import Positions
 from models.trace import Activation, record
@@ -102,9 +101,9 @@ def shuffle_test(model: Model, source: Sequence[int], order: Sequence[int]) -> S
 
 def encoder_stages(model: Model, activations: Mapping[str, Activation]) -> dict[str, Float[Tensor, "batch n d"]]:
     """What a run of the encoder passed through, by the names a ShuffleTest has for it, but for the last LayerNorm."""
-    if isinstance(model, Seq2Seq):
+    if model.is_recurrent:
         names = ("forwards", "backwards") if model.config.bidirectional else ("states",)
         return dict(zip(names, activations["encoder.states"].value.split(model.config.d_hidden, dim=-1), strict=True))
-    made = "self_attn.attn_out" if isinstance(model, AttentionOnly) else "resid_post"
+    made = "resid_post" if "encoder.layers.0.resid_post" in activations else "self_attn.attn_out"
     layers = {f"layer {i + 1}": activations[f"encoder.layers.{i}.{made}"].value for i in range(len(model.encoder.layers))}
     return {"input": activations["encoder.embedding"].value + activations["encoder.position"].value, **layers}

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from models.analysis import jacobian_norms
 from models.analysis.sequence_layers import BACKWARD, FORWARD, Convolutional, Layer, Recurrent, SelfAttention
 from models.architectures import Model
-from models.architectures.seq2seq import Seq2Seq
-from models.architectures.transformer import Transformer
 from models.trace import Recording, record
 
 RNN, BIDIRECTIONAL, CNN, SELF_ATTENTION = KINDS = ("RNN", "bidirectional RNN", "CNN", "self-attention")
@@ -65,9 +63,9 @@ class Reach:
 
 def holds(model: Model, kind: str) -> bool:
     """Whether the model has a trained layer of this kind in its encoder."""
-    if isinstance(model, Seq2Seq):
+    if model.is_recurrent:
         return kind == RNN or (kind == BIDIRECTIONAL and model.config.bidirectional)
-    return kind == SELF_ATTENTION and isinstance(model, Transformer) and model.config.n_encoder_layers > 0
+    return kind == SELF_ATTENTION and any((kind.stack, kind.role) == ("encoder", "self") for kind in model.kinds)
 
 
 def reach(model: Model, ids: tuple[int, ...], choice: Choice, *, gap: float | None = None) -> Reach:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from models.architectures.encoder_decoder import ENCODER_SELF
 from models.layers.attention import MultiHeadAttention
 from models.layers.masks import Mask
 
@@ -156,7 +157,7 @@ class SelfAttention:
         heads = next(h for h in (8, 4, 2, 1) if d_model % h == 0)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return cls(MultiHeadAttention(d_model, heads, "encoder_self").eval())
+            return cls(MultiHeadAttention(d_model, heads, ENCODER_SELF).eval())
 
     def __call__(self, x: Float[Tensor, "n d_in"]) -> Float[Tensor, "n d_out"]:
         return self.module(x[None], x[None], Mask())[0]

@@ -1,10 +1,11 @@
 """The families of models a checkpoint can hold, by the name in its config.json."""
 
 from models.architectures.attention_only import AttentionOnly, AttentionOnlyConfig
+from models.architectures.base import Architecture
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.architectures.transformer import Transformer, TransformerConfig
 
-Model = Transformer | Seq2Seq | AttentionOnly
+Model = Architecture
 Config = TransformerConfig | Seq2SeqConfig | AttentionOnlyConfig
 
 ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.encoder_decoder import EncoderDecoder, check_fields
+from models.architectures.base import check_fields
+from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF, EncoderDecoder
 from models.layers import masks
 from models.layers.attention import Cache, MultiHeadAttention
-from models.layers.masks import Mask, Masks
+from models.layers.masks import Mask, Masks, SiteKind
 from models.trace import tap
 
 
@@ -35,6 +36,8 @@ class AttentionOnlyConfig:
     positions: str = "sinusoidal"    # "learned" or "none" too
     residual: bool = False           # Add & Norm around every attention, as in the Transformer
     pad_id: int = 0
+    start_id: int = 1
+    end_id: int = 2
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -43,10 +46,10 @@ class AttentionOnlyConfig:
 class SelfStack(nn.Module):
     """x ← Attn(x, x), n_self_layers times; with `residual`, x ← LayerNorm(x + Attn(x, x))."""
 
-    def __init__(self, config: AttentionOnlyConfig, kind: str) -> None:
+    def __init__(self, config: AttentionOnlyConfig, kind: SiteKind) -> None:
         super().__init__()
         sizes = (config.d_model, config.n_heads, kind, config.similarity)
-        self.stream = "source" if kind == "encoder_self" else "target"
+        self.stream = kind.query_stream
         self.layers = nn.ModuleList(
             nn.ModuleDict({"self_attn": MultiHeadAttention(*sizes), **_add_norm(config)}) for _ in range(config.n_self_layers)
         )
@@ -65,9 +68,10 @@ class AttentionOnly(EncoderDecoder):
 
     def __init__(self, config: AttentionOnlyConfig) -> None:
         super().__init__(config, positions=True, dropout=0.0)
-        self.encoder = SelfStack(config, "encoder_self")
-        self.decoder = SelfStack(config, "decoder_self")
-        self.decoder.cross_attn = MultiHeadAttention(config.d_model, config.n_heads, "cross", config.similarity)
+        self.kinds = (ENCODER_SELF, DECODER_SELF, CROSS) if config.n_self_layers else (CROSS,)
+        self.encoder = SelfStack(config, ENCODER_SELF)
+        self.decoder = SelfStack(config, DECODER_SELF)
+        self.decoder.cross_attn = MultiHeadAttention(config.d_model, config.n_heads, CROSS, config.similarity)
         self.decoder.cross = nn.ModuleDict(_add_norm(config))
         self._set_paths()
 
@@ -82,7 +86,7 @@ class AttentionOnly(EncoderDecoder):
 
     def encode(self, source: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_model"]:
         """X, after its self-attention if there is any."""
-        return self.encoder(self._embed(source, "source"), masks.get("encoder_self", Mask()))
+        return self.encoder(self._embed_scaled(source, "source"), masks.get("encoder_self", Mask()))
 
     def decode(
         self,
@@ -93,7 +97,7 @@ class AttentionOnly(EncoderDecoder):
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
-        x = self.decoder(self._embed(target, "target", start), masks.get("decoder_self", Mask()), cache)
+        x = self.decoder(self._embed_scaled(target, "target", start), masks.get("decoder_self", Mask()), cache)
         if self.config.residual:
             tap(_place(self.decoder.cross_attn), "resid_mid", x, "target", "d_model", "residual stream before cross-attention")
         c = _added(x, self.decoder.cross_attn(x, memory, masks["cross"], cache), self.decoder.cross)

@@ -18,13 +18,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from models.architectures.encoder_decoder import EncoderDecoder, check_fields
+from models.architectures.base import check_fields
+from models.architectures.encoder_decoder import EncoderDecoder
 from models.layers import masks
 from models.layers.attention import Cache
-from models.layers.masks import Mask, Masks
+from models.layers.masks import Mask, Masks, SiteKind
 from models.layers.similarity import LearnedSimilarity, masked_softmax
 from models.trace import current, tap
+from models.trace.edits import edited
 
+ALIGNMENT = SiteKind("cross", "decoder", "alignment", "target", "source")
 CELLS = {"tanh": (nn.RNN, nn.RNNCell), "gru": (nn.GRU, nn.GRUCell)}
 FORMULAS = {"tanh": "tanh(W x_t + U h_{t−1} + b)", "gru": "(1 − z)∘n + z∘h_{t−1}"}
 
@@ -43,6 +46,8 @@ class Seq2SeqConfig:
     dropout: float = 0.1          # on embeddings and on what the logits are read from
     n_ctx: int = 512              # longest source or target, in tokens; a limit of this program, not of the model
     pad_id: int = 0
+    start_id: int = 1
+    end_id: int = 2
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -88,7 +93,7 @@ class Alignment(nn.Module):
     """c_i = Σ_j α_ij h_j with α_i = softmax(v·tanh(W s_{i−1} + U h_j)): attention with one head, whose keys and values
     are both the h_j (Bahdanau et al. 2015)."""
 
-    path, kind, n_heads = "alignment", "cross", 1
+    path, kind, n_heads = "alignment", ALIGNMENT, 1
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
@@ -152,6 +157,7 @@ class Decoder(nn.Module):
 
     def _aligned(self, y: Tensor, uh: Tensor, memory: Tensor, s: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
         """States and contexts, (batch, m, d); the steps are stacked and recorded as one site."""
+        mask = edited(mask, self.alignment.kind.name, self.alignment.path, 1, y.shape[1], memory.shape[1], y.device)
         blocking = None if mask.blocking is None else mask.blocking.expand(-1, -1, y.shape[1], -1)[:, 0]
         before, states, contexts = [], [], []
         for i in range(y.shape[1]):
@@ -171,8 +177,11 @@ class Decoder(nn.Module):
 class Seq2Seq(EncoderDecoder):
     """Recurrent encoder and decoder around one embedding matrix."""
 
+    is_recurrent = True
+
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__(config, positions=False, dropout=config.dropout)
+        self.kinds = () if config.attention == "none" else (ALIGNMENT,)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self._set_paths()
@@ -183,7 +192,7 @@ class Seq2Seq(EncoderDecoder):
 
     def encode(self, source: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_memory"]:
         """The encoder's states. No mask reaches a recurrence: padding ends it (`Encoder.forward`)."""
-        x = self._embed(source, "source")
+        x = self._embed_scaled(source, "source")
         return self.encoder(x, source != self.config.pad_id)
 
     def decode(
@@ -195,6 +204,6 @@ class Seq2Seq(EncoderDecoder):
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
-        y = self._embed(target, "target", start)
+        y = self._embed_scaled(target, "target", start)
         readout = self.decoder(y, memory, self.encoder.last_state(memory), masks.get("cross", Mask()), cache)
         return self._logits(readout, "readout · embeddingᵀ")

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from models.architectures.encoder_decoder import EncoderDecoder, check_fields
+from models.architectures.base import check_fields
+from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF, EncoderDecoder
 from models.layers import masks
-from models.layers.attention import Cache, MultiHeadAttention
-from models.layers.blocks import DecoderLayer, EncoderLayer, FeedForward
+from models.layers.attention import Cache
+from models.layers.blocks import CrossLayer, SelfLayer, Stack
 from models.layers.masks import Mask, Masks
 
 
@@ -30,11 +30,11 @@ class TransformerConfig:
     similarity: str = "scaled dot"   # or another of models.layers.similarity.KINDS
     init: str = "xavier"          # how weights begin; "scaled" makes what each sublayer adds smaller, see Stack
     pad_id: int = 0
+    start_id: int = 1
+    end_id: int = 2
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.init not in ("xavier", "scaled"):
-            raise ValueError(f"init must be xavier or scaled, not {self.init!r}")
 
     @classmethod
     def base(cls, vocab_size: int = 37000) -> "TransformerConfig":
@@ -47,41 +47,19 @@ class TransformerConfig:
         return cls(vocab_size, d_model=1024, n_heads=16, d_ff=4096, dropout=0.3)
 
 
-class Stack(nn.Module):
-    """N layers, and under pre-LN a last LayerNorm.
-
-    Under init "scaled" the last matrix of each of the stack's n sublayers, W_O or W_2, begins 1/√n times as large (Radford
-    et al. 2019, §2.3): what a token is then outweighs what its neighbours have in common, and the positions of a sentence
-    stay apart while the learning rate rises."""
-
-    def __init__(self, layer: type, n_layers: int, config: TransformerConfig) -> None:
-        super().__init__()
-        sizes = (config.d_model, config.n_heads, config.d_ff, config.dropout, config.norm, config.similarity)
-        self.layers = nn.ModuleList(layer(*sizes) for _ in range(n_layers))
-        self.last_norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-        if config.init == "scaled":
-            self._scale_sublayers()
-
-    @torch.no_grad()
-    def _scale_sublayers(self) -> None:
-        last = {MultiHeadAttention: "W_O", FeedForward: "W_2"}
-        matrices = [getattr(module, last[type(module)]).weight for module in self.modules() if type(module) in last]
-        for matrix in matrices:
-            matrix *= len(matrices) ** -0.5
-
-    def forward(self, x: Tensor, *rest: object) -> Tensor:
-        for layer in self.layers:
-            x = layer(x, *rest)
-        return self.last_norm(x)
-
-
 class Transformer(EncoderDecoder):
     """Encoder and decoder around one embedding matrix, shared by source, target and pre-softmax (§3.4)."""
 
+    kinds = (ENCODER_SELF, DECODER_SELF, CROSS)
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config, positions=True, dropout=config.dropout)
-        self.encoder = Stack(EncoderLayer, config.n_encoder_layers, config)
-        self.decoder = Stack(DecoderLayer, config.n_decoder_layers, config)
+        layers = {"encoder": config.n_encoder_layers, "decoder": config.n_decoder_layers}
+        self.kinds = tuple(kind for kind in type(self).kinds if layers[kind.stack])
+        sizes = (config.d_model, config.n_heads, config.d_ff, config.dropout, config.norm, config.similarity)
+        rest = (config.d_model, config.norm, config.init)
+        self.encoder = Stack(lambda: SelfLayer(*sizes, kind=ENCODER_SELF), config.n_encoder_layers, *rest)
+        self.decoder = Stack(lambda: CrossLayer(*sizes, kind=DECODER_SELF, cross=CROSS), config.n_decoder_layers, *rest)
         self._set_paths()
 
     def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
@@ -97,7 +75,7 @@ class Transformer(EncoderDecoder):
 
     def encode(self, source: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_model"]:
         """The encoder's output, often called memory."""
-        return self.encoder(self._embed(source, "source"), masks["encoder_self"])
+        return self.encoder(self._embed_scaled(source, "source"), masks["encoder_self"])
 
     def decode(
         self,
@@ -108,6 +86,6 @@ class Transformer(EncoderDecoder):
         start: int = 0,
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
-        x = self._embed(target, "target", start)
+        x = self._embed_scaled(target, "target", start)
         x = self.decoder(x, memory, masks["decoder_self"], masks["cross"], cache)
         return self._logits(x, "decoder output · embeddingᵀ")

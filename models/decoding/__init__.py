@@ -10,13 +10,12 @@ from models.decoding.search import (
     greedy,
     greedy_batch,
     length_penalty,
-    longest,
     sample,
     teacher_forced,
     written,
 )
 
 __all__ = [
-    "BeamStep", "Hypothesis", "Incremental", "Step", "beam", "filtered", "greedy", "greedy_batch", "length_penalty", "longest",
+    "BeamStep", "Hypothesis", "Incremental", "Step", "beam", "filtered", "greedy", "greedy_batch", "length_penalty",
     "sample", "teacher_forced", "written",
 ]

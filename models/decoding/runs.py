@@ -6,7 +6,7 @@ A `Run` has one form for both, so that they can be laid beside each other: at po
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,7 +17,6 @@ from models import decoding
 from models.analysis.checks import Check
 from models.architectures import Model
 from models.decoding import BeamStep, Step
-from models.tokenizers.base import END, START
 from models.trace import Activation, AttentionSite, Trace
 
 METHODS = ("greedy", "sample", "beam")
@@ -53,15 +52,11 @@ class Run:
     rows: dict[str, tuple[Tensor, ...]]
     cached: tuple[int, ...]  # target positions whose keys came from the cache, at each position
     kernel_error: float  # largest difference of weights · v from what the forward pass itself returned, in units of `_kernel_error`
+    ended: bool  # with </s>; if not, it was stopped at its limit, or the text given stops there
     states: dict[str, Float[Tensor, "position d"]] = field(default_factory=dict)  # of a recurrent decoder, by activation
 
     def __len__(self) -> int:
         return len(self.taken)
-
-    @property
-    def ended(self) -> bool:
-        """Whether it ended with </s>; if not, it was stopped at its limit."""
-        return bool(self.taken) and self.taken[-1] == END
 
     @property
     def entropy(self) -> Float[Tensor, "position"]:
@@ -85,38 +80,56 @@ class Autoregression:
 
 
 def of_trace(trace: Trace) -> Run:
-    """A teacher-forced trace by position: everything from its one pass, the given text taken."""
-    sites = {name: site for name, site in trace.attention.items() if site.kind != "encoder_self"}
-    return _all_at_once(trace.target.ids, trace.logits.float().log_softmax(-1), sites, trace.activations)
+    """A teacher-forced trace by position: everything from its one pass, the given text taken. The last token of a text that
+    goes on is read, but none is taken after it."""
+    output = trace.next_token
+    n = len(output.labels)
+    read = trace.streams[output.stream].ids[:n]
+    sites, log_probs = _writing(trace.attention), output.log_probs[:n]
+    return _all_at_once(read, output.labels, output.is_closed, log_probs, sites, trace.activations)
 
 
 @torch.inference_mode()
-def along(model: Model, source: Sequence[int], tokens: Sequence[int]) -> Run:
-    """One pass, without a cache, over tokens that are already there: the same positions, all at once. `tokens` may end
-    with </s>, which is taken but not read."""
-    steps = list(decoding.teacher_forced(model, source, tokens[:-1], recorded=True))
-    recording = steps[0].recording
-    sites = {n: s for n, s in recording.attention.items() if s.kind != "encoder_self"}
+def along(model: Model, given: Sequence[int], tokens: Sequence[int]) -> Run:
+    """One pass, without a cache, over tokens that are already there behind the given ones: the same positions, all at once.
+    `tokens` may end with </s>, which is taken but not read."""
+    steps = list(decoding.teacher_forced(model, given, tokens[:-1], recorded=True))
+    recording, first = steps[0].recording, _first_written(model, given)
     log_probs = torch.stack([s.log_probs for s in steps])
-    run = _all_at_once((START, *tokens[:-1]), log_probs, sites, recording.activations)
-    return replace(run, taken=tuple(tokens))
+    read = (_opening(model, given)[-1], *tokens[:-1])
+    ended = tokens[-1] == model.config.end_id
+    return _all_at_once(read, tokens, ended, log_probs, _writing(recording.attention), recording.activations, first)
 
 
-def autoregressive(model: Model, source: Sequence[int], method: Method) -> Autoregression:
+def _opening(model: Model, given: Sequence[int]) -> list[int]:
+    return model.opening(torch.tensor([list(given)], device=model.device))[0].tolist()
+
+
+def _first_written(model: Model, given: Sequence[int]) -> int:
+    """The position on the written stream at which the first token is taken: that of the opening's last token."""
+    return len(_opening(model, given)) - 1
+
+
+def _writing(attention: Mapping[str, AttentionSite]) -> dict[str, AttentionSite]:
+    """The attentions by which the next token is found: those whose queries stand in the decoder."""
+    return {name: site for name, site in attention.items() if site.stack == "decoder"}
+
+
+def autoregressive(model: Model, given: Sequence[int], method: Method) -> Autoregression:
     """Write with a method, one token after the other from the cache, every step recorded. Raises ValueError for a
     setting that makes no sense. Under beam search the run is the best hypothesis, read step by step."""
     forced = dict(method.forced)
     how: dict[str, Any] = {"forced": forced, "recorded": True}
     if method.how == "greedy":
-        return Autoregression(method, _one_by_one(decoding.greedy(model, source, **how)))
+        return Autoregression(method, _one_by_one(model, given, decoding.greedy(model, given, **how)))
     if method.how == "sample":
         settings = {n: getattr(method, n) for n in ("seed", "temperature", "top_k", "top_p")}
-        return Autoregression(method, _one_by_one(decoding.sample(model, source, **settings, **how)))
+        return Autoregression(method, _one_by_one(model, given, decoding.sample(model, given, **settings, **how)))
     if method.how != "beam":
         raise ValueError(f"how must be {', '.join(METHODS)}, not {method.how!r}")
-    steps = tuple(decoding.beam(model, source, width=method.width, alpha=method.alpha, forced=forced))
+    steps = tuple(decoding.beam(model, given, width=method.width, alpha=method.alpha, forced=forced))
     best = steps[-1].kept[0].tokens
-    run = _one_by_one(decoding.greedy(model, source, forced=best, max_new=len(best), recorded=True))
+    run = _one_by_one(model, given, decoding.greedy(model, given, forced=best, max_new=len(best), recorded=True))
     return Autoregression(method, run, steps)
 
 
@@ -187,31 +200,31 @@ class _Gathered:
 
     def add(self, step: Step) -> None:
         kept = 0
-        for name, site in step.recording.attention.items():
-            if site.kind == "encoder_self":
-                continue
-            self.rows.setdefault(name, []).append(site.weights()[:, -1].float().cpu())
+        for name, site in _writing(step.recording.attention).items():
+            last = slice(site.n_query - 1, site.n_query)
+            self.rows.setdefault(name, []).append(site.weights(rows=last)[:, 0].float().cpu())
             self.error = max(self.error, _kernel_error(site))
-            if site.kind == "decoder_self":
-                kept = site.k.shape[2] - site.memory.shape[1]  # the memory is what keys were computed from just now
+            if site.role == "self":
+                kept = site.n_key - site.memory.shape[1]  # the memory is what keys were computed from just now
         self.cached.append(kept)
         for name, states in _states(step.recording.activations).items():
             self.states.setdefault(name, []).append(states[-1])
         self.steps.append(Step(step.index, step.prefix, step.token, step.log_probs))
 
 
-def _one_by_one(steps: Iterable[Step]) -> Run:
+def _one_by_one(model: Model, given: Sequence[int], steps: Iterable[Step]) -> Run:
     all_ = _Gathered()
     for step in steps:
         all_.add(step)
     taken = tuple(step.token for step in all_.steps)
     return Run(
-        (START, *taken[:-1]),
+        (_opening(model, given)[-1], *taken[:-1]),
         taken,
         torch.stack([s.log_probs for s in all_.steps]),
         {name: tuple(rows) for name, rows in all_.rows.items()},
         tuple(all_.cached),
         all_.error,
+        taken[-1] == model.config.end_id,
         {name: torch.stack(states) for name, states in all_.states.items()},
     )
 
@@ -223,15 +236,21 @@ def _states(activations: Mapping[str, Activation]) -> dict[str, Float[Tensor, "p
 
 
 def _all_at_once(
-    read: Sequence[int], log_probs: Tensor, sites: dict[str, AttentionSite], activations: Mapping[str, Activation]
+    read: Sequence[int],
+    taken: Sequence[int],
+    ended: bool,
+    log_probs: Tensor,
+    sites: dict[str, AttentionSite],
+    activations: Mapping[str, Activation],
+    first: int = 0,
 ) -> Run:
-    rows = {}
+    """The positions from `first` on of one pass over the whole row."""
+    rows, positions = {}, range(first, first + len(read))
     for name, site in sites.items():
-        weights = site.weights().float().cpu()  # (head, position, key)
-        self_attention = site.kind == "decoder_self"
-        rows[name] = tuple(weights[:, i, : i + 1 if self_attention else None] for i in range(len(read)))
+        weights = site.weights(rows=slice(first, first + len(read))).float().cpu()  # (head, position, key)
+        rows[name] = tuple(weights[:, i, : position + 1 if site.role == "self" else None] for i, position in enumerate(positions))
     error = max((_kernel_error(site) for site in sites.values()), default=0.0)
-    return Run(tuple(read), (*read[1:], END), log_probs, rows, (0,) * len(read), error, _states(activations))
+    return Run(tuple(read), tuple(taken), log_probs, rows, (0,) * len(read), error, ended, _states(activations))
 
 
 def _kernel_error(site: AttentionSite) -> float:

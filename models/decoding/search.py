@@ -10,19 +10,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from models.architectures import Model
-from models.architectures.seq2seq import Seq2Seq
 from models.layers.attention import Cache
-from models.layers.masks import STREAMS, Mask, MaskLayer
-from models.tokenizers.base import END, PAD, START
 from models.trace import Recording, record
-from models.trace.edits import MaskChanges
+from models.trace.edits import Edits, editing
 
 Forced = Sequence[int] | Mapping[int, int]      # the first tokens of a run, or position (from 0) → token
 
 
 @dataclass(frozen=True)
 class Step:
-    """One decoding step: given <s> and `prefix`, the model's log-probabilities (nats) and the token taken from them.
+    """One decoding step: given the opening of the row and `prefix`, the model's log-probabilities (nats) and the token taken
+    from them.
 
     In a teacher-forced step the token is the given one. `recording` holds the step's activations when asked for:
     with the cache its queries are this step's only; without it and teacher-forced, all positions' so far.
@@ -51,90 +49,95 @@ class Step:
 
 
 class Incremental:
-    """A decoding run over a batch of sources: next-token distributions for growing targets, from a cache or recomputed.
+    """A decoding run over a batch of given rows (sources, or texts to go on with): next-token distributions for growing rows,
+    from a cache or recomputed.
 
-    `changes` to the masks hold by position, so that a target of m tokens meets the top-left m × m part of the changed
-    mask. Nothing is cached if they open cells ahead: then a new token changes what the ones before it have seen. `memory`
-    is what the encoder has made of the source under these changes, if that is already there."""
+    `edits` hold by position, so that a row of m tokens meets the top-left part of a changed mask. Nothing is cached if they
+    open cells ahead: then a new token changes what the ones before it have seen. `memory` is what the model has made of the
+    given rows under these edits, if that is already there."""
 
     def __init__(
         self,
         model: Model,
-        source: Int[Tensor, "batch n"],
+        given: Int[Tensor, "batch n"],
         *,
         use_cache: bool = True,
-        changes: MaskChanges | None = None,
+        edits: Edits | None = None,
         memory: Float[Tensor, "batch n d_memory"] | None = None,
     ) -> None:
-        self.model, self.source, self.changes = model, source, changes or MaskChanges()
+        self.model, self.given, self.edits = model, given, edits or Edits()
+        self.opening = model.opening(given)                  # (batch, n) before a token is written
         if memory is None:
-            masks = self.changes.apply(model.masks(source, source[:, :0]), source.shape[1], 0, source.device)
-            memory = model.encode(source, masks)
+            with editing(self.edits):
+                memory = model.encode(given, model.written_masks(given, self.opening[:, :0]))
         self.memory = memory
-        self.cache = Cache() if use_cache and not self.changes.decoder_self.opens_ahead else None
+        grows = [kind.name for kind in model.kinds if kind.query_stream == kind.key_stream == model.writes]
+        self.cache = Cache() if use_cache and not any(map(self.edits.opens_ahead, grows)) else None
         self.n_cached = 0
 
-    def next_log_probs(self, target: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:
-        """Log-probabilities (nats) of the token after `target`, which starts with <s> and only grows."""
-        return self.new_log_probs(target)[:, -1]
+    def next_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:
+        """Log-probabilities (nats) of the token after `row`, which starts with the opening and only grows."""
+        return self.new_log_probs(row)[:, -1]
 
-    def new_log_probs(self, target: Int[Tensor, "batch m"]) -> Float[Tensor, "batch new vocab"]:
-        """The same after each position of `target` that is new since the last call.
+    def new_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch new vocab"]:
+        """The same after each position of `row` that is new since the last call.
 
         A <pad> that the model wrote is not read either."""
-        start, m, n = self.n_cached, target.shape[1], self.source.shape[1]
-        whole = self.changes.apply(self.model.masks(self.source, target), n, m, target.device)
-        masks = {kind: _from(start, mask) if STREAMS[kind][0] == "target" else mask for kind, mask in whole.items()}
-        logits = self.model.decode(target[:, start:], self.memory, masks, self.cache, start)
-        self.n_cached = 0 if self.cache is None else m
+        start, written = self.n_cached, {kind.name for kind in self.model.kinds if kind.query_stream == self.model.writes}
+        whole = self.model.written_masks(self.given, row)
+        masks = {name: mask.since(start) if name in written else mask for name, mask in whole.items()}
+        with editing(self.edits):
+            logits = self.model.decode(row[:, start:], self.memory, masks, self.cache, start)
+        self.n_cached = 0 if self.cache is None else row.shape[1]
         return logits.float().log_softmax(-1)
 
     @property
     def goes_back(self) -> bool:
         """Can positions be read ahead and taken back? Not those in a recurrent state, nor where they see each other."""
-        return self.cache is not None and not isinstance(self.model, Seq2Seq)
+        return self.cache is not None and not self.model.is_recurrent
 
     def cut(self, n: int) -> None:
-        """Go back to the first n positions of the target, where the run `goes_back`."""
+        """Go back to the first n positions of the row, where the run `goes_back`."""
         self.cache.cut(n)
         self.n_cached = n
 
     def reorder(self, rows: Int[Tensor, "batch"]) -> None:
         """Keep these rows of the batch, in this order."""
-        self.source, self.memory = self.source[rows], self.memory[rows]
+        self.given = self.given[rows]
+        self.memory = None if self.memory is None else self.memory[rows]
         if self.cache is not None:
             self.cache.reorder(rows)
 
 
-def _from(start: int, mask: Mask) -> Mask:
-    """The rows of the queries from `start` on; a layer that is the same for all queries has one row, which stays."""
-    layers = ((x.name, x.allowed) for x in mask.layers)
-    return Mask(MaskLayer(name, a[:, :, start:] if a.shape[2] > 1 else a) for name, a in layers) if start else mask
-
-
 def _row(ids: Sequence[int], model: Model) -> Int[Tensor, "1 n"]:
-    return torch.tensor([list(ids)], device=model.embedding.weight.device)
+    return torch.tensor([list(ids)], device=model.device)
 
 
 @torch.inference_mode()
 def teacher_forced(
-    model: Model, source: Sequence[int], target: Sequence[int], *, recorded: bool = False
+    model: Model, given: Sequence[int], written: Sequence[int], *, recorded: bool = False
 ) -> Iterator[Step]:
-    """All positions at once, then one record a position. `source` ends with </s>; `target` is y₁ … yₘ without specials."""
+    """All positions at once, then one record a position of what is `written` after the `given` tokens, and one for </s>.
+    A source ends with </s>; `written` is y₁ … yₘ without specials."""
+    rows = _row(given, model)
+    opening = model.opening(rows)[0].tolist()
+    row = _row([*opening, *written], model)
     with record() if recorded else nullcontext() as recording:
-        logits = model(_row(source, model), _row([START, *target], model))[0]
-    for i, (log_probs, token) in enumerate(zip(logits.float().log_softmax(-1).cpu(), [*target, END], strict=True)):
-        yield Step(i, tuple(target[:i]), token, log_probs, recording)
+        masks = model.written_masks(rows, row)
+        logits = model.decode(row, model.encode(rows, masks), masks)[0, len(opening) - 1 :]
+    tokens = [*written, model.config.end_id]
+    for i, (log_probs, token) in enumerate(zip(logits.float().log_softmax(-1).cpu(), tokens, strict=True)):
+        yield Step(i, tuple(written[:i]), token, log_probs, recording)
 
 
-def greedy(model: Model, source: Sequence[int], **how: Any) -> Iterator[Step]:
+def greedy(model: Model, given: Sequence[int], **how: Any) -> Iterator[Step]:
     """The most probable token at each step. Takes what `written` takes."""
-    return written(model, source, lambda log_probs: int(log_probs.argmax()), **how)
+    return written(model, given, lambda log_probs: int(log_probs.argmax()), **how)
 
 
 def sample(
     model: Model,
-    source: Sequence[int],
+    given: Sequence[int],
     *,
     seed: int,
     temperature: float = 1.0,
@@ -148,7 +151,7 @@ def sample(
     def draw(log_probs: Tensor) -> int:
         return int(torch.multinomial(filtered(log_probs, temperature, top_k, top_p).exp(), 1, generator=rng))
 
-    return written(model, source, draw, **how)
+    return written(model, given, draw, **how)
 
 
 def filtered(
@@ -174,7 +177,7 @@ def filtered(
 
 def written(
     model: Model,
-    source: Sequence[int],
+    given: Sequence[int],
     choose: Callable[[Tensor], int],
     *,
     max_new: int | None = None,
@@ -182,36 +185,37 @@ def written(
     drafts: Sequence[Sequence[int]] = (),
     use_cache: bool = True,
     recorded: bool = False,
-    changes: MaskChanges | None = None,
+    edits: Edits | None = None,
     memory: Float[Tensor, "1 n d_memory"] | None = None,
 ) -> Iterator[Step]:
     """One token after the other until </s> or `max_new` tokens (by default what `longest` says). `forced` tokens are
-    taken whatever the model would choose; `choose` is asked all the same, so that later draws keep their luck. Each
-    record stands before the next token is computed. `changes` to the masks and `memory` as in `Incremental`.
+    taken whatever the model would choose; `choose` is asked all the same, so that the random stream does not shift. Each
+    record stands before the next token is computed. `edits` and `memory` as in `Incremental`.
 
     `drafts` are guesses at what will be written, such as what was written for similar sources, the best guess last. They
     change nothing but the time: tokens that would go on as a draft does are read in one pass, and stand as far as they are
     what would have been taken (blockwise parallel decoding, Stern et al. 2018; from texts that are there, He et al. 2023).
     Recorded or uncached runs and recurrent states read none."""
-    at = _by_position(forced)
-    limit = _limit(model, len(source), max_new)
+    at, end = _by_position(forced), model.config.end_id
+    limit = _limit(model, given, max_new)
     prefix: list[int] = []
     with torch.inference_mode():
-        run = Incremental(model, _row(source, model), use_cache=use_cache, changes=changes, memory=memory)
+        run = Incremental(model, _row(given, model), use_cache=use_cache, edits=edits, memory=memory)
+        opening = run.opening[0].tolist()
     drafts = [list(draft) for draft in drafts] if run.goes_back and not recorded else []
-    while len(prefix) < limit and END not in prefix:
+    while len(prefix) < limit and end not in prefix:
         guess = _going_on(prefix, drafts)[: limit - 1 - len(prefix)]
         with torch.inference_mode(), record() if recorded else nullcontext() as recording:
-            ahead = run.new_log_probs(_row([START, *prefix, *guess], model))[0, -len(guess) - 1 :].cpu()
+            ahead = run.new_log_probs(_row([*opening, *prefix, *guess], model))[0, -len(guess) - 1 :].cpu()
         for log_probs, guessed in zip(ahead, [*guess, None], strict=True):
             chosen = choose(log_probs)
             token = at.get(len(prefix), chosen)
             yield Step(len(prefix), tuple(prefix), token, log_probs, recording)
             prefix.append(token)
-            if token != guessed or token == END:
+            if token != guessed or token == end:
                 break
         if guess:
-            run.cut(len(prefix))
+            run.cut(len(opening) - 1 + len(prefix))
 
 
 def _going_on(prefix: list[int], drafts: list[list[int]]) -> list[int]:
@@ -234,34 +238,31 @@ def _by_position(forced: Forced) -> dict[int, int]:
     return dict(forced) if isinstance(forced, Mapping) else dict(enumerate(forced))
 
 
-def longest(model: Model, n_source: int) -> int:
-    """How many tokens a run may write before it is stopped: twice the source and 20, within n_ctx."""
-    return min(2 * n_source + 20, model.config.n_ctx - 1)
-
-
-def _limit(model: Model, n_source: int, max_new: int | None) -> int:
+def _limit(model: Model, given: Sequence[int], max_new: int | None) -> int:
+    """`max_new`, by default what the model says of so many given tokens; within what it can read."""
     if max_new is None:
-        return longest(model, n_source)
+        return model.longest(len(given))
     if max_new < 1:
         raise ValueError(f"max_new must be at least 1, not {max_new}")
-    return min(max_new, model.config.n_ctx - 1)
+    n_opening = model.opening(_row(given, model)).shape[1]
+    return min(max_new, model.config.n_ctx - n_opening)
 
 
 @torch.inference_mode()
 def greedy_batch(
-    model: Model, source: Int[Tensor, "batch n"], memory: Float[Tensor, "batch n d_memory"] | None = None
+    model: Model, given: Int[Tensor, "batch n"], memory: Float[Tensor, "batch n d_memory"] | None = None
 ) -> list[list[int]]:
     """Greedy decoding of many padded sources at once. Rows end before their </s>. `memory` as in `Incremental`."""
-    run = Incremental(model, source, memory=memory)
-    target = torch.full((source.shape[0], 1), START, device=source.device)
-    ended = torch.zeros(source.shape[0], dtype=torch.bool, device=source.device)
-    for _ in range(longest(model, source.shape[1])):
-        token = run.next_log_probs(target).argmax(-1).masked_fill(ended, PAD)
-        target = torch.cat([target, token[:, None]], dim=1)
-        ended |= token == END
+    run = Incremental(model, given, memory=memory)
+    pad, end, row = model.config.pad_id, model.config.end_id, run.opening
+    ended = torch.zeros(len(given), dtype=torch.bool, device=given.device)
+    for _ in range(model.longest(given.shape[1])):
+        token = run.next_log_probs(row).argmax(-1).masked_fill(ended, pad)
+        row = torch.cat([row, token[:, None]], dim=1)
+        ended |= token == end
         if ended.all():
             break
-    return [[i for i in row if i not in (PAD, END)] for row in target[:, 1:].tolist()]
+    return [[i for i in written if i not in (pad, end)] for written in row[:, run.opening.shape[1] :].tolist()]
 
 
 @dataclass(frozen=True)
@@ -273,10 +274,7 @@ class Hypothesis:
     log_prob: float
     score: float
     parent: int
-
-    @property
-    def ended(self) -> bool:
-        return self.tokens[-1] == END
+    ended: bool       # with </s>
 
 
 @dataclass(frozen=True)
@@ -295,7 +293,7 @@ def length_penalty(n_tokens: int, alpha: float) -> float:
 @torch.inference_mode()
 def beam(
     model: Model,
-    source: Sequence[int],
+    given: Sequence[int],
     *,
     width: int = 4,
     alpha: float = 0.6,
@@ -308,26 +306,27 @@ def beam(
     if width < 1:
         raise ValueError(f"beam width must be at least 1, not {width}")
     at = _by_position(forced)
-    limit = _limit(model, len(source), max_new)
-    run = Incremental(model, _row(source, model))
+    limit = _limit(model, given, max_new)
+    run = Incremental(model, _row(given, model))
+    opening = run.opening[0].tolist()
     kept: list[Hypothesis] = []
     for index in range(limit):
         alive = [i for i, h in enumerate(kept) if not h.ended] if index else [-1]
         if not alive:
             return
         prefixes = [kept[i].tokens if i >= 0 else () for i in alive]
-        log_probs = run.next_log_probs(torch.cat([_row([START, *p], model) for p in prefixes])).cpu()
+        log_probs = run.next_log_probs(torch.cat([_row([*opening, *p], model) for p in prefixes])).cpu()
         candidates = [replace(h, parent=i) for i, h in enumerate(kept) if h.ended]
         for i, row in zip(alive, log_probs, strict=True):
-            candidates += _children(kept[i] if i >= 0 else None, i, row, width, alpha, at.get(index))
+            candidates += _children(kept[i] if i >= 0 else None, i, row, model.config.end_id, width, alpha, at.get(index))
         kept = sorted(candidates, key=lambda h: -h.score)[:width]
         yield BeamStep(index, tuple(kept))
         rows = [alive.index(h.parent) for h in kept if not h.ended]
-        run.reorder(torch.tensor(rows, dtype=torch.long, device=run.memory.device))
+        run.reorder(torch.tensor(rows, dtype=torch.long, device=run.given.device))
 
 
 def _children(
-    parent: Hypothesis | None, i: int, log_probs: Tensor, width: int, alpha: float, only: int | None = None
+    parent: Hypothesis | None, i: int, log_probs: Tensor, end: int, width: int, alpha: float, only: int | None = None
 ) -> list[Hypothesis]:
     tokens, total = (parent.tokens, parent.log_prob) if parent else ((), 0.0)
     values, ids = log_probs.topk(min(width, len(log_probs)))
@@ -335,6 +334,6 @@ def _children(
         values, ids = log_probs[only : only + 1], torch.tensor([only])
     penalty = length_penalty(len(tokens) + 1, alpha)
     return [
-        Hypothesis((*tokens, token), total + value, (total + value) / penalty, i)
+        Hypothesis((*tokens, token), total + value, (total + value) / penalty, i, token == end)
         for token, value in zip(ids.tolist(), values.tolist(), strict=True)
     ]

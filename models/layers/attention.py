@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from models.layers.masks import STREAMS, Mask
+from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import LearnedSimilarity
 from models.trace import current
 from models.trace.deferred import Product
+from models.trace.edits import edited
 
 
 def weighted_sum(weights: Float[Tensor, "*b query key"], v: Float[Tensor, "*b key d_head"]) -> Tensor:
@@ -58,12 +59,12 @@ class Cache:
 
 
 class MultiHeadAttention(nn.Module):
-    """MultiHead(Q, K, V) = Concat(head₁ … head_h)·W_O. `kind` is a key of STREAMS and says where Q, K and V come from;
+    """MultiHead(Q, K, V) = Concat(head₁ … head_h)·W_O. `kind` says where Q, K and V come from;
     `similarity` is one of models.layers.similarity.KINDS."""
 
     path = "attention"   # its place in the module tree; the model that owns it sets it once
 
-    def __init__(self, d_model: int, n_heads: int, kind: str, similarity: str = "scaled dot") -> None:
+    def __init__(self, d_model: int, n_heads: int, kind: SiteKind, similarity: str = "scaled dot") -> None:
         super().__init__()
         if n_heads < 1 or d_model % n_heads:
             raise ValueError(f"d_model ({d_model}) must be divisible by n_heads ({n_heads})")
@@ -93,16 +94,17 @@ class MultiHeadAttention(nn.Module):
         """Queries from x, keys and values from memory (x itself in self-attention)."""
         q = self._split(self.W_Q(x))                                     # (batch, head, query, d_head)
         k, v = self._keys_values(memory, cache)                          # (batch, head, key, d_head)
+        mask = edited(mask, self.kind.name, self.path, self.n_heads, q.shape[2], k.shape[2], q.device)
         out = self.similarity.attend(q, k, v, mask.blocking)             # (batch, head, query, d_head)
         joined = out.transpose(1, 2).flatten(2)                          # (batch, query, d_model)
         if (recording := current()) is not None:
             recording.site(self, x, memory, q, k, v, out, mask)
             attn_out = Product.of(self.W_O, joined)
-            recording.tap(self.path, "attn_out", attn_out, STREAMS[self.kind][0], "d_model", "Concat(head_out)·W_O")
+            recording.tap(self.path, "attn_out", attn_out, self.kind.query_stream, "d_model", "Concat(head_out)·W_O")
         return self.W_O(joined)
 
     def _keys_values(self, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
-        crosses = self.kind == "cross"
+        crosses = self.kind.role == "cross"
         if cache is not None and crosses and self.path in cache:
             k, v = cache.get(self.path)
             return k, v

@@ -1,25 +1,37 @@
-"""The parts of a Transformer layer: feed-forward, Add & Norm, encoder layer, decoder layer (Vaswani et al. 2017, §3.1)."""
+"""The parts of a Transformer: feed-forward, Add & Norm, layers with and without cross-attention, the stack of them (Vaswani et
+al. 2017, §3.1)."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from models.layers.attention import Cache, MultiHeadAttention
-from models.layers.masks import Mask
+from models.layers.masks import Mask, SiteKind
 from models.trace import current, tap
 from models.trace.deferred import Product
 
+# name → what comes between W₁ and W₂, and its formula. GELU is x·Φ(x), by erf or by its tanh form (Hendrycks & Gimpel 2016)
+ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "relu": (torch.relu, "max(0, ff_pre)"),
+    "gelu": (F.gelu, "ff_pre·Φ(ff_pre)"),
+    "gelu tanh": (partial(F.gelu, approximate="tanh"), "½·ff_pre·(1 + tanh(√(2/π)·(ff_pre + 0.044715·ff_pre³)))"),
+}
+
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x·W₁ + b₁)·W₂ + b₂ (eq. 2), the same at every position."""
+    """FFN(x) = max(0, x·W₁ + b₁)·W₂ + b₂ (eq. 2), the same at every position; with another activation of ACTIVATIONS if asked."""
 
     path = "ff"
 
-    def __init__(self, d_model: int, d_ff: int, stream: str) -> None:
+    def __init__(self, d_model: int, d_ff: int, stream: str, activation: str = "relu") -> None:
         super().__init__()
-        self.stream = stream
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}")
+        self.stream, self.activation = stream, activation
         self.W_1 = nn.Linear(d_model, d_ff)
         self.W_2 = nn.Linear(d_ff, d_model)
         for projection in (self.W_1, self.W_2):
@@ -27,11 +39,12 @@ class FeedForward(nn.Module):
             nn.init.zeros_(projection.bias)
 
     def forward(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_model"]:
-        ff_post = self.W_1(x).relu()                                     # (batch, n, d_ff)
+        activate, formula = ACTIVATIONS[self.activation]
+        ff_post = activate(self.W_1(x))                                  # (batch, n, d_ff)
         if (recording := current()) is not None:
-            pre, post = Product.of(self.W_1, x), Product.of(self.W_1, x, torch.relu)
+            pre, post = Product.of(self.W_1, x), Product.of(self.W_1, x, activate)
             recording.tap(self.path, "ff_pre", pre, self.stream, "d_ff", "x·W₁ + b₁")
-            recording.tap(self.path, "ff_post", post, self.stream, "d_ff", "max(0, ff_pre)")
+            recording.tap(self.path, "ff_post", post, self.stream, "d_ff", formula)
         return self.W_2(ff_post)
 
 
@@ -59,37 +72,46 @@ class AddNorm(nn.Module):
         return "x + Sublayer(LayerNorm(x))" if self.norm == "pre" else "LayerNorm(x + Sublayer(x))"
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward, each inside Add & Norm."""
+class SelfLayer(nn.Module):
+    """Self-attention of one kind, then feed-forward, each inside Add & Norm: a layer of an encoder, or of a decoder alone."""
 
-    path = "encoder.layers.0"
+    path = "layers.0"
 
-    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str, similarity: str) -> None:
+    def __init__(
+        self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str, similarity: str,
+        *, kind: SiteKind, activation: str = "relu",
+    ) -> None:
         super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, n_heads, "encoder_self", similarity)
-        self.ff = FeedForward(d_model, d_ff, "source")
+        self.stream = kind.query_stream
+        self.self_attn = MultiHeadAttention(d_model, n_heads, kind, similarity)
+        self.ff = FeedForward(d_model, d_ff, self.stream, activation)
         self.add_norm_1 = AddNorm(d_model, dropout, norm)
         self.add_norm_2 = AddNorm(d_model, dropout, norm)
 
-    def forward(self, x: Float[Tensor, "batch n d_model"], mask: Mask) -> Float[Tensor, "batch n d_model"]:
-        tap(self.path, "resid_pre", x, "source", "d_model", "residual stream before self-attention")
-        x = self.add_norm_1(x, lambda h: self.self_attn(h, h, mask))
-        tap(self.path, "resid_mid", x, "source", "d_model", self.add_norm_1.formula)
+    def forward(
+        self, x: Float[Tensor, "batch n d_model"], mask: Mask, cache: Cache | None = None
+    ) -> Float[Tensor, "batch n d_model"]:
+        tap(self.path, "resid_pre", x, self.stream, "d_model", "residual stream before self-attention")
+        x = self.add_norm_1(x, lambda h: self.self_attn(h, h, mask, cache))
+        tap(self.path, "resid_mid", x, self.stream, "d_model", self.add_norm_1.formula)
         x = self.add_norm_2(x, self.ff)
-        tap(self.path, "resid_post", x, "source", "d_model", self.add_norm_2.formula)
+        tap(self.path, "resid_post", x, self.stream, "d_model", self.add_norm_2.formula)
         return x
 
 
-class DecoderLayer(nn.Module):
+class CrossLayer(nn.Module):
     """Masked self-attention, cross-attention to the encoder's output, then feed-forward, each inside Add & Norm."""
 
-    path = "decoder.layers.0"
+    path = "layers.0"
 
-    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str, similarity: str) -> None:
+    def __init__(
+        self, d_model: int, n_heads: int, d_ff: int, dropout: float, norm: str, similarity: str, *, kind: SiteKind, cross: SiteKind
+    ) -> None:
         super().__init__()
-        self.self_attn = MultiHeadAttention(d_model, n_heads, "decoder_self", similarity)
-        self.cross_attn = MultiHeadAttention(d_model, n_heads, "cross", similarity)
-        self.ff = FeedForward(d_model, d_ff, "target")
+        self.stream = kind.query_stream
+        self.self_attn = MultiHeadAttention(d_model, n_heads, kind, similarity)
+        self.cross_attn = MultiHeadAttention(d_model, n_heads, cross, similarity)
+        self.ff = FeedForward(d_model, d_ff, self.stream)
         self.add_norm_1 = AddNorm(d_model, dropout, norm)
         self.add_norm_2 = AddNorm(d_model, dropout, norm)
         self.add_norm_3 = AddNorm(d_model, dropout, norm)
@@ -102,11 +124,40 @@ class DecoderLayer(nn.Module):
         cross_mask: Mask,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch n d_model"]:
-        tap(self.path, "resid_pre", x, "target", "d_model", "residual stream before self-attention")
+        tap(self.path, "resid_pre", x, self.stream, "d_model", "residual stream before self-attention")
         x = self.add_norm_1(x, lambda h: self.self_attn(h, h, self_mask, cache))
-        tap(self.path, "resid_mid", x, "target", "d_model", self.add_norm_1.formula)
+        tap(self.path, "resid_mid", x, self.stream, "d_model", self.add_norm_1.formula)
         x = self.add_norm_2(x, lambda h: self.cross_attn(h, memory, cross_mask, cache))
-        tap(self.path, "resid_mid_cross", x, "target", "d_model", self.add_norm_2.formula)
+        tap(self.path, "resid_mid_cross", x, self.stream, "d_model", self.add_norm_2.formula)
         x = self.add_norm_3(x, self.ff)
-        tap(self.path, "resid_post", x, "target", "d_model", self.add_norm_3.formula)
+        tap(self.path, "resid_post", x, self.stream, "d_model", self.add_norm_3.formula)
         return x
+
+
+class Stack(nn.Module):
+    """N layers, and under pre-LN a last LayerNorm.
+
+    Under init "scaled" the last matrix of each of the stack's n sublayers, W_O or W_2, begins 1/√n times as large (Radford
+    et al. 2019, §2.3): what a token is then outweighs what its neighbours have in common, and the positions of a sentence
+    stay apart while the learning rate rises."""
+
+    def __init__(self, make: Callable[[], nn.Module], n_layers: int, d_model: int, norm: str, init: str = "xavier") -> None:
+        super().__init__()
+        if init not in ("xavier", "scaled"):
+            raise ValueError(f"init must be xavier or scaled, not {init!r}")
+        self.layers = nn.ModuleList(make() for _ in range(n_layers))
+        self.last_norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
+        if init == "scaled":
+            self._scale_sublayers()
+
+    @torch.no_grad()
+    def _scale_sublayers(self) -> None:
+        last = {MultiHeadAttention: "W_O", FeedForward: "W_2"}
+        matrices = [getattr(module, last[type(module)]).weight for module in self.modules() if type(module) in last]
+        for matrix in matrices:
+            matrix *= len(matrices) ** -0.5
+
+    def forward(self, x: Tensor, *rest: object) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, *rest)
+        return self.last_norm(x)

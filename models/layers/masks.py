@@ -15,12 +15,20 @@ PADDING = "padding"
 LOOK_AHEAD = "look-ahead"
 DRAWN = "drawn by hand"
 
-# kind of attention → (stream of the queries, stream of the keys and values)
-STREAMS = {
-    "encoder_self": ("source", "source"),
-    "decoder_self": ("target", "target"),
-    "cross": ("target", "source"),
-}
+
+@dataclass(frozen=True)
+class SiteKind:
+    """What the attentions that share one mask have in common. An architecture declares its kinds."""
+
+    name: str             # of their mask, unique in the model
+    stack: str            # "encoder" or "decoder"
+    role: str             # of ROLES
+    query_stream: str     # the stream whose tokens ask
+    key_stream: str       # the stream that is read
+
+
+# self: a stream reads itself; cross: it reads another; alignment: Bahdanau's, whose query is the state s(i−1)
+ROLES = ("self", "cross", "alignment")
 
 
 @dataclass(frozen=True)
@@ -32,10 +40,12 @@ class MaskLayer:
 
 
 class Mask:
-    """The layers of one attention site, and their union of prohibitions."""
+    """The layers of one attention site, and their union of prohibitions. Its first query stands at position `start`, which is
+    above 0 where earlier positions come from a cache."""
 
-    def __init__(self, layers: Iterable[MaskLayer] = ()) -> None:
+    def __init__(self, layers: Iterable[MaskLayer] = (), start: int = 0) -> None:
         self.layers = tuple(layers)
+        self.start = start
 
     @cached_property
     def allowed(self) -> Tensor | None:
@@ -51,11 +61,11 @@ class Mask:
         return None if self.allowed is None or self.allowed.all() else self.allowed
 
     def with_layer(self, layer: MaskLayer) -> "Mask":
-        return Mask((*self.layers, layer))
+        return Mask((*self.layers, layer), self.start)
 
     def without(self, name: str) -> "Mask":
         """The same mask with the layers of that name lifted."""
-        return Mask(layer for layer in self.layers if layer.name != name)
+        return Mask((layer for layer in self.layers if layer.name != name), self.start)
 
     def expanded(self, batch: int, head: int | None, n_query: int, n_key: int) -> Bool[Tensor, "*#head query key"]:
         """The whole mask of one batch row and head as a (query, key) matrix; of all heads if `head` is None."""
@@ -69,15 +79,20 @@ class Mask:
             layer.name for layer in self.layers if not _cut(layer.allowed, batch, head, n_query, n_key)[query, key]
         ]
 
+    def since(self, start: int) -> "Mask":
+        """The rows of the queries from position `start` on; a layer that is the same for all queries has one row, which stays."""
+        layers = ((layer.name, layer.allowed) for layer in self.layers)
+        return Mask((MaskLayer(name, a[:, :, start:] if a.shape[2] > 1 else a) for name, a in layers), start) if start else self
+
     def row(self, batch: int, n_query: int, n_key: int) -> "Mask":
         """The mask of one batch row for its first queries and keys, on the CPU; the batch axis stays, of size 1."""
-        return Mask(
+        return Mask((
             MaskLayer(layer.name, layer.allowed.detach()[min(batch, len(layer.allowed) - 1), None, :, :n_query, :n_key].cpu())
             for layer in self.layers
-        )
+        ), self.start)
 
 
-Masks = Mapping[str, Mask]   # kind of attention (encoder_self, decoder_self, cross) → its mask; no entry, no such attention
+Masks = Mapping[str, Mask]   # name of a SiteKind → its mask; no entry, no such attention
 
 
 def _cut(allowed: Tensor, batch: int, head: int | None, n_query: int, n_key: int) -> Tensor:

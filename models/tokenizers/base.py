@@ -90,22 +90,15 @@ class Tokenizer:
         return self.backend.get_vocab_size()
 
     @_panics_named()
-    def encode(self, text: str) -> Encoding:
-        """The text's tokens, without <s> or </s>."""
+    def encode(self, text: str, *, begins: bool = False, ends: bool = False) -> Encoding:
+        """The text's tokens; with <s> before them, </s> behind them."""
         whole = re.sub("[\ud800-\udfff]", "\ufffd", text)   # half an emoji, as a browser may send while one types
         raw = self.backend.encode(whole, add_special_tokens=False)
         following = [*(start for start, _ in raw.offsets[1:]), len(text)]
         spans = zip(raw.tokens, raw.offsets, following[: len(raw.ids)], strict=True)
         offsets = tuple(_span(text, token, start, end, last) for token, (start, end), last in spans)
-        return Encoding(text, tuple(raw.ids), tuple(raw.tokens), offsets)
-
-    def encode_source(self, text: str) -> Encoding:
-        """x₁ … xₙ </s>: what the encoder reads."""
-        return _with(self.encode(text), after=END)
-
-    def encode_target(self, text: str) -> Encoding:
-        """<s> y₁ … yₘ: the target shifted right, what the decoder reads under teacher forcing."""
-        return _with(self.encode(text), before=START)
+        plain = Encoding(text, tuple(raw.ids), tuple(raw.tokens), offsets)
+        return _with(plain, before=START if begins else None, after=END if ends else None)
 
     @_panics_named()
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
@@ -234,6 +227,14 @@ def _span(text: str, token: str, start: int, end: int, following: int) -> tuple[
     while end < following and unicodedata.combining(text[end]):
         end += 1
     return _trimmed(text, start, end)
+
+
+def joined(first: Encoding, second: Encoding) -> Encoding:
+    """One row: the second text behind the first."""
+    moved = (None if span is None else (span[0] + len(first.text), span[1] + len(first.text)) for span in second.offsets)
+    return Encoding(
+        first.text + second.text, (*first.ids, *second.ids), (*first.tokens, *second.tokens), (*first.offsets, *moved)
+    )
 
 
 def _with(e: Encoding, before: int | None = None, after: int | None = None) -> Encoding:

@@ -23,7 +23,7 @@ class Product:
 
     x: Tensor                                            # (batch, token, feature)
     weight: Tensor
-    bias: Tensor
+    bias: Tensor | None
     n_heads: int | None = None                           # split into (batch, head, token, d_head); None: as it is
     then: Callable[[Tensor], Tensor] | None = None       # an activation function
     version: int = field(init=False)                     # how often the weights had been changed
@@ -40,8 +40,8 @@ class Product:
     def shape(self) -> tuple[int, ...]:
         batch, n, _ = self.x.shape
         if self.n_heads is None:
-            return (batch, n, len(self.bias))
-        return (batch, self.n_heads, n, len(self.bias) // self.n_heads)
+            return (batch, n, len(self.weight))
+        return (batch, self.n_heads, n, len(self.weight) // self.n_heads)
 
     @torch.no_grad()
     def read(self) -> Tensor:
@@ -57,7 +57,7 @@ class Product:
         self._check()
         d_head = self.shape[3]
         own = slice(head * d_head, (head + 1) * d_head)
-        return F.linear(self.x[batch], self.weight[own], self.bias[own])
+        return F.linear(self.x[batch], self.weight[own], None if self.bias is None else self.bias[own])
 
     def moved(self, still: Callable[[Tensor], Tensor]) -> Product:
         """Its cause after `still`, its weights on the same device in the same type."""
@@ -65,7 +65,8 @@ class Product:
         x = still(self.x)
         if x is self.x:
             return self
-        return replace(self, x=x, weight=self.weight.to(x.device, x.dtype), bias=self.bias.to(x.device, x.dtype))
+        bias = None if self.bias is None else self.bias.to(x.device, x.dtype)
+        return replace(self, x=x, weight=self.weight.to(x.device, x.dtype), bias=bias)
 
     def _check(self) -> None:
         if _version(self.weight) != self.version:

@@ -1,17 +1,22 @@
-"""Masks changed by hand: layers lifted, a ready-made mask laid over the rest, single cells forbidden or opened.
+"""What is changed in a run on purpose: masks by hand, with layers lifted, a ready-made mask laid over the rest, single cells
+forbidden or opened. Edits in force live in a ContextVar of their own; attention asks for them where it is computed.
 
 A change is told by position and not by size, so that one change fits the whole target at once (teacher forcing) and
 every shorter prefix while decoding: a prefix meets the top-left part of the changed mask.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from models.layers.masks import DRAWN, LOOK_AHEAD, STREAMS, Mask, MaskLayer, Masks
+from models.layers.masks import DRAWN, LOOK_AHEAD, Mask, MaskLayer
 
 Cell = tuple[int, int]    # (query, key), both counted from 0
 
@@ -72,40 +77,120 @@ class MaskChange:
         return (LOOK_AHEAD in self.lifted and not causal) or any(key > query for query, key in self.opened)
 
     def apply(self, mask: Mask, n_query: int, n_key: int, device: torch.device | None = None) -> Mask:
-        """The changed mask for the positions 0 … n_query−1 and 0 … n_key−1; the very mask if nothing changes."""
+        """The changed mask for n_query positions from `mask.start` on and the keys 0 … n_key−1; the very mask if nothing
+        changes."""
         if self.is_none:
             return mask
+        rows, end = slice(mask.start, mask.start + n_query), mask.start + n_query
         layers = [layer for layer in mask.layers if layer.name not in self.lifted]
         if self.ready != "none":
-            allowed = ready_made(self.ready, self.k, n_query, n_key).to(device)
+            allowed = ready_made(self.ready, self.k, end, n_key)[rows].to(device)
             layers.append(MaskLayer(self.ready_name, allowed[None, None]))
         if self.opened:
-            opened = _marked(self.opened, n_query, n_key).to(device)
+            opened = _marked(self.opened, end, n_key)[rows].to(device)
             layers = [MaskLayer(layer.name, layer.allowed | opened) for layer in layers]
         if self.forbidden:
-            layers.append(MaskLayer(DRAWN, ~_marked(self.forbidden, n_query, n_key).to(device)[None, None]))
-        return Mask(layers)
+            layers.append(MaskLayer(DRAWN, ~_marked(self.forbidden, end, n_key)[rows].to(device)[None, None]))
+        return Mask(layers, mask.start)
 
 
 @dataclass(frozen=True)
-class MaskChanges:
-    """The changes of one run by kind of attention. They hold in every layer, every head and every pair of a batch."""
+class Edit:
+    """A change to the mask of one kind of attention (SiteKind.name), in all of its sites or in some layers and heads."""
 
-    encoder_self: MaskChange = MaskChange()
-    decoder_self: MaskChange = MaskChange()
-    cross: MaskChange = MaskChange()
+    kind: str
+    change: MaskChange
+    layers: tuple[int, ...] | None = None      # from 0; None: all
+    heads: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What is changed in one run. Changes of one kind meet in order, so that a later one has the last word.
+
+    They hold in every pair of a batch."""
+
+    edits: tuple[Edit, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "edits", tuple(edit for edit in self.edits if not edit.change.is_none))
+
+    @classmethod
+    def of_kinds(cls, **changes: MaskChange) -> Edits:
+        """One change for all sites of each kind, by its name."""
+        return cls(tuple(Edit(kind, change) for kind, change in changes.items()))
+
+    def __bool__(self) -> bool:
+        return bool(self.edits)
 
     def of(self, kind: str) -> MaskChange:
-        return getattr(self, kind)
+        """The change of all sites of a kind."""
+        return next((e.change for e in self.edits if e.kind == kind and e.layers is None and e.heads is None), MaskChange())
 
-    def apply(self, masks: Masks, n: int, m: int, device: torch.device) -> Masks:
-        """The changed masks of a source of n tokens and a target of m."""
-        size = {"source": n, "target": m}
-        shapes = {kind: (size[queries], size[keys]) for kind, (queries, keys) in STREAMS.items()}
-        return {kind: self.of(kind).apply(mask, *shapes[kind], device) for kind, mask in masks.items()}
+    def replaced(self, kind: str, change: MaskChange) -> Edits:
+        """With this change of all sites of a kind in place of the one there was."""
+        others = tuple(e for e in self.edits if e.kind != kind or e.layers is not None or e.heads is not None)
+        return Edits((*others, Edit(kind, change)))
 
-    def replaced(self, kind: str, change: MaskChange) -> "MaskChanges":
-        return replace(self, **{kind: change})
+    def opens_ahead(self, kind: str) -> bool:
+        """May a position see a later one somewhere?"""
+        return any(edit.change.opens_ahead for edit in self.edits if edit.kind == kind)
+
+    def at(self, kind: str, layer: int) -> tuple[Edit, ...]:
+        """What is changed in this layer's attention of a kind."""
+        return tuple(e for e in self.edits if e.kind == kind and (e.layers is None or layer in e.layers))
+
+
+class _Active:
+    """Edits under way, and the masks they have made so far: layers share theirs."""
+
+    def __init__(self, edits: Edits) -> None:
+        self.edits = edits
+        self.made: dict[tuple[int, tuple[Edit, ...]], tuple[Mask, Mask]] = {}
+
+
+_active: ContextVar[_Active | None] = ContextVar("edits", default=None)
+
+
+@contextmanager
+def editing(edits: Edits) -> Iterator[None]:
+    """Change the forward passes made inside the block, in this thread of work only."""
+    token = _active.set(_Active(edits) if edits else None)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def edited(mask: Mask, kind: str, path: str, n_heads: int, n_query: int, n_key: int, device: torch.device) -> Mask:
+    """The mask of the attention at `path` under the edits in force here; the very mask if nothing changes it.
+
+    Its queries are the positions from `mask.start` on."""
+    if (active := _active.get()) is None:
+        return mask
+    layer = next((int(part) for part in path.split(".") if part.isdigit()), 0)
+    if not (edits := active.edits.at(kind, layer)):
+        return mask
+    if (id(mask), edits) not in active.made:
+        changed = mask
+        for edit in edits:
+            whole = edit.change.apply(changed, n_query, n_key, device)
+            changed = whole if edit.heads is None else _in_heads(changed, whole, edit.heads, n_heads)
+        active.made[id(mask), edits] = (mask, changed)      # the mask itself too, so that no other gets its id
+    return active.made[id(mask), edits][1]
+
+
+def _in_heads(before: Mask, after: Mask, heads: Sequence[int], n_heads: int) -> Mask:
+    """Each layer as it is after a change in these heads, and as it was before in the others."""
+    chosen = torch.tensor([head in heads for head in range(n_heads)])[None, :, None, None]
+    old, new = ({layer.name: layer.allowed for layer in mask.layers} for mask in (before, after))
+    everything = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    layers = []
+    for name in {**old, **new}:
+        a, b = (side.get(name, everything) for side in (old, new))
+        device = (old | new)[name].device
+        layers.append(MaskLayer(name, torch.where(chosen.to(device), b.to(device), a.to(device))))
+    return Mask(layers, before.start)
 
 
 def _marked(cells: Sequence[Cell], n_query: int, n_key: int) -> Bool[Tensor, "query key"]:

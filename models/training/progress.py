@@ -54,7 +54,7 @@ def cross_attention_entropy(model: Model, batch: Batch, pad_id: int) -> float | 
     every source token is read alike. Mean over layers, heads and real target positions; None for a model without any."""
     with record() as recording:
         model(batch.source, batch.target)
-    sites = [site for site in recording.attention.values() if site.kind == "cross"]
+    sites = [site for site in recording.attention.values() if site.role in ("cross", "alignment")]
     if not sites:
         return None
     total, n = 0.0, 0

@@ -36,8 +36,8 @@ def dates() -> Scope:
 
 def story(scope: Scope, target: str | None = None, method: Method | None = None, source: str = SOURCE) -> Story:
     trace, method = scope.run(source, target), method or Method()
-    run = decoding_runs.autoregressive(scope.model, trace.source.ids, method).run
-    free = decoding_runs.autoregressive(scope.model, trace.source.ids, Method()).run if method.forced else None
+    run = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).run
+    free = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, Method()).run if method.forced else None
     return Story(trace, decoding_runs.of_trace(trace), run, method, free)
 
 
@@ -115,10 +115,10 @@ def test_a_word_at_the_start_of_a_text_has_no_space_before_it() -> None:
 
 def test_the_beam_payload_holds_every_hypothesis_and_the_node(dates: Scope) -> None:
     trace = dates.run(SOURCE)
-    steps = decoding_runs.autoregressive(dates.model, trace.source.ids, Method("beam", width=3)).beam
+    steps = decoding_runs.autoregressive(dates.model, trace.streams["source"].ids, Method("beam", width=3)).beam
     node = (4, 1)
     tokens = steps[4].kept[1].tokens
-    run = decoding_runs.along(dates.model, trace.source.ids, tokens)
+    run = decoding_runs.along(dates.model, trace.streams["source"].ids, tokens)
     payload = decoding_beam.beam_tree(steps, node, run, trace, dates, reading(trace, 1, 0), TERMS, 0.6)
     header, arrays = unpack(payload)
     assert [[n["score"] for n in column] for column in header["steps"]] == [[h.score for h in s.kept] for s in steps]
@@ -128,7 +128,7 @@ def test_the_beam_payload_holds_every_hypothesis_and_the_node(dates: Scope) -> N
 
 
 def test_the_best_path_leads_from_the_first_step_to_the_best(dates: Scope) -> None:
-    source = dates.encode_source(SOURCE).ids
+    source = dates.encode(source=SOURCE)["source"].ids
     steps = decoding_runs.autoregressive(dates.model, source, Method("beam", width=5)).beam
     path = sorted(decoding_beam.best_path(steps))
     assert [step for step, _ in path] == list(range(len(steps)))
@@ -137,7 +137,7 @@ def test_the_best_path_leads_from_the_first_step_to_the_best(dates: Scope) -> No
 
 
 def test_a_node_that_is_not_there_gives_way_to_the_best(dates: Scope) -> None:
-    source = dates.encode_source(SOURCE).ids
+    source = dates.encode(source=SOURCE)["source"].ids
     steps = decoding_runs.autoregressive(dates.model, source, Method("beam", width=2)).beam
     step, rank = decoding_beam.nearest(steps, (99, 0))
     assert steps[step].kept[rank].tokens == steps[-1].kept[0].tokens
@@ -160,7 +160,7 @@ def test_the_table_says_what_the_runs_say(dates: Scope) -> None:
 def test_the_arrays_are_the_runs(dates: Scope) -> None:
     told = story(dates)
     kept = np.load(io.BytesIO(decoding_files.arrays(told, dates)))
-    given = dates.run(SOURCE, "2021-03-05").logits.log_softmax(-1)      # all at once, where the run went from token to token
+    given = dates.run(SOURCE, "2021-03-05").next_token.logits.log_softmax(-1)      # all at once, the run token by token
     np.testing.assert_allclose(kept["serial.log_probs"], given.numpy(), atol=1e-4)
     site = "decoder.layers.1.cross_attn"
     np.testing.assert_allclose(kept[f"parallel.{site}"][3], told.trace.attention[site].weights(3).numpy(), atol=1e-6)

@@ -61,12 +61,12 @@ def test_it_shows_this_model(checkpoint, view):
     assert verdicts == (CHECKS[family][view], 0)
     if view != "from-rnn":
         written = dict(said(app, "written")["rows"])
-        assert (written["source"], written["output"], written["stale"]) == (trace.source.text, trace.output, "")
+        assert (written["source"], written["output"], written["stale"]) == (trace.streams["source"].text, trace.output, "")
     if family == "fixed vector" and view in ("attention", "inside", "masks"):
         assert len(app.get("plotly_chart")) == (view != "masks")       # the states, for want of attention
         return
     header, arrays = picture(app, PICTURE[view])
-    n, m = len(trace.source.ids), len(trace.target.ids)
+    n, m = len(trace.streams["source"].ids), len(trace.streams["target"].ids)
     if view in ("attention", "inside"):
         row = header["query"] if view == "inside" else slice(None)
         weights = trace.attention[header["site"]].weights(header["head"])[row].numpy()
@@ -76,7 +76,7 @@ def test_it_shows_this_model(checkpoint, view):
         assert header["effect"]["outputs"] == [trace.output] * 2
         assert not arrays["difference"].any()
     if view == "decoding":
-        assert header["serial"]["taken"][: m - 1] == list(trace.target.ids[1:])
+        assert header["serial"]["taken"][: m - 1] == list(trace.streams["target"].ids[1:])
         assert header["diverges"] == -1
     if view == "positions":
         assert sorted(header["order"]) == list(range(n)) != header["order"]

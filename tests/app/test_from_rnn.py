@@ -96,7 +96,7 @@ def notes(at: AppTest) -> str:
 
 
 def ids(folder: Path, text: str = TEXT) -> tuple[int, ...]:
-    return models.load(folder, device="cpu").encode_source(text).ids
+    return models.load(folder, device="cpu").encode(source=text)["source"].ids
 
 
 PICTURES = dict(zip(SECTIONS, (2, 3, 1, 1, 0, 0), strict=True))      # on each section; there are no models of dates to draw
@@ -153,7 +153,7 @@ def test_without_a_trained_layer_it_is_new_and_says_so(alone):
 
 @pytest.mark.parametrize("scale", draw.SCALES)
 def test_the_colour_scale_is_said_and_right(shipped, scale):
-    header, arrays = payload(page("eng-fra", scale=draw.SCALES[scale]), "from-rnn-maps")
+    header, arrays = payload(page("eng-fra", scale=scale), "from-rnn-maps")
     tops = [float(arrays[f"map{i}"].max()) for i in range(4)]
     for one, own in zip(header["maps"], tops, strict=True):
         assert one["largest"] == pytest.approx(max(tops) if scale == "one" else own)
@@ -165,7 +165,7 @@ def test_the_colour_scale_is_said_and_right(shipped, scale):
 def test_an_unknown_scale_is_refused(shipped):
     scope = models.load("eng-fra", device="cpu")
     with pytest.raises(ValueError, match="scale must be one of"):
-        draw.influence([], scope.encode_source(TEXT), "cubic")
+        draw.influence([], scope.encode(source=TEXT)["source"], "cubic")
 
 
 def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):
@@ -356,7 +356,8 @@ def test_two_alignments_of_one_pair(shipped, name):
     at = page(name, "Two alignments")
     header, arrays = payload(at, "from-rnn-pair")
     shown = models.load(name, device="cpu").run(TEXT)
-    first, second = (models.load(n, device="cpu").run_batch([(TEXT, shown.target)])[0] for n in ("eng-fra-bahdanau", "eng-fra"))
+    names, texts = ("eng-fra-bahdanau", "eng-fra"), (TEXT, shown.streams["target"])
+    first, second = (models.load(n, device="cpu").run_batch([texts])[0] for n in names)
     alignment = heads.cross(first)[0].weights(0)
     means = {
         (i, head): float(jensen_shannon(site.weights(head), alignment).mean())
@@ -367,7 +368,7 @@ def test_two_alignments_of_one_pair(shipped, name):
     np.testing.assert_allclose(arrays["map1"], heads.cross(second)[place].weights(head).numpy(), atol=1e-6)
     assert arrays["bars"].mean() == pytest.approx(means[place, head], abs=1e-6)
     assert header["maps"][1]["title"] == f"Cross-attention, layer {place + 1}, head {head + 1}"
-    assert len(header["rows"]) == len(shown.target.ids) == len(arrays["bars"])
+    assert len(header["rows"]) == len(shown.streams["target"].ids) == len(arrays["bars"])
     assert f"**{means[place, head]:.2f} bits**" in prose(at)
 
 

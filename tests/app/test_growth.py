@@ -132,7 +132,7 @@ def test_the_slider_shows_the_same_text_under_the_weights_of_that_step(page: App
     assert not page.exception
     header, weights = head_payload(page)
     now = models.load("dates").run("3 May 2019")
-    then = models.load("dates", snapshot=125).run_batch([("3 May 2019", now.target)])[0]
+    then = models.load("dates", snapshot=125).run_batch([("3 May 2019", now.streams["target"])])[0]
     np.testing.assert_array_equal(weights, then.attention[header["site"]].weights(header["head"]).numpy())
     assert not np.allclose(weights, now.attention[header["site"]].weights(header["head"]).numpy())
 

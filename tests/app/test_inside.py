@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from app_parts import all_passed
-from small import random_attention_only, random_model
+from small import forbidding, random_attention_only, random_model
 from streamlit.testing.v1 import AppTest
 
 from models import Scope, Trace, load
@@ -66,7 +66,7 @@ def test_a_cell_that_is_not_chosen_is_found(trace):
     weights = site.weights(1)
     found = inside_cell.cell(trace, site, 1, None, None)
     assert found.key == int(weights[found.query].argmax())
-    assert trace.source.tokens[found.query] != "</s>"
+    assert trace.streams["source"].tokens[found.query] != "</s>"
     assert inside_cell.cell(trace, site, 1, 3, None).key == int(weights[3].argmax())
     assert inside_cell.cell(trace, site, 1, None, 2).query == int(weights[:, 2].argmax())
     assert inside_cell.cell(trace, site, 1, 99, 99).query == found.query
@@ -361,7 +361,7 @@ def test_a_cosine_alone_cannot_be_sharp(scope):
 def test_a_query_that_may_read_nothing_says_so(scope):
     drawn = torch.ones(4, 4, dtype=torch.bool)
     drawn[2] = False
-    trace = scope.run("abcde", "edc", drawn={"decoder_self": drawn})
+    trace = scope.run("abcde", "edc", edits=forbidding({"decoder_self": drawn}))
     at = inside_cell.cell(trace, trace.attention[SITES[1]], 0, 2, 0)
     stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
     assert "reads nothing: all its weights are 0" in stages["softmax"]
@@ -503,10 +503,10 @@ def test_another_similarity_is_run_and_said(opened, scope, name):
     site = then.attention[SITES[2]]
     np.testing.assert_allclose(payload(app, "walk")[1]["weights"], site.weights(1)[2].numpy(), rtol=1e-6)
     apart = np.abs((own.attention[SITES[2]].weights(1) - site.weights(1)).numpy()).sum() / 2 / site.n_query
-    same = sum(a == b for a, b in zip(own.predicted, then.predicted, strict=True))
+    same = sum(a == b for a, b in zip(own.next_token.predicted, then.next_token.predicted, strict=True))
     (note,) = (row[1] for row in json.loads(json_of(app, "note swapped"))["rows"])
     assert f"here scored by {name}: on average {100 * apart:.0f} % of a row's attention" in note
-    assert f"{same} of {len(own.predicted)} next tokens" in note
+    assert f"{same} of {len(own.next_token.predicted)} next tokens" in note
     assert any("not trained so" in markdown.value for markdown in app.markdown)
     assert app.query_params["similarity"] == name
 

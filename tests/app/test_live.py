@@ -286,7 +286,7 @@ def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch
     live.cache.run_together([("eng-fra", "No.", " "), ("eng-fra", "Yes.", "Oui.")])
     assert together[1:] == [[("No.", None), ("Yes.", "Oui.")]]      # a blank target is none
     longest = "word" + " word" * 62
-    assert len(live.cache.scope("eng-fra").encode_source(longest).ids) == live.cache.SHORT      # with its end mark
+    assert len(live.cache.scope("eng-fra").encode(source=longest)["source"].ids) == live.cache.SHORT      # with its end mark
     live.cache.run_together([("eng-fra", longest, ""), ("eng-fra", f"{longest} word", "")])
     assert together[2:] == [[(longest, None)]]
 

@@ -21,7 +21,7 @@ from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask
 from models.scope import Scope
 from models.tokenizers.base import END, PAD, START
-from models.trace.edits import READY_MADE, MaskChange, MaskChanges, ready_made
+from models.trace.edits import READY_MADE, Edits, MaskChange, ready_made
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.sidebar.examples import examples
@@ -34,8 +34,8 @@ from viz_app.views.masks.payloads import MaskView
 
 LONG, SHORT = "March 5, 2021", "24/07/69"
 KINDS = ("encoder_self", "decoder_self", "cross")
-LIFTED = MaskChanges(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
-PAINTED = MaskChanges(
+LIFTED = Edits.of_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
+PAINTED = Edits.of_kinds(
     encoder_self=MaskChange(forbidden=((0, 1), (3, 3)), ready="window", k=5),
     decoder_self=MaskChange(forbidden=((2, 0), (2, 1), (2, 2)), opened=((1, 4),)),
     cross=MaskChange(lifted=(PADDING,), forbidden=((1, 0), (1, 1), (4, 2))),
@@ -52,8 +52,8 @@ def own(dates: Scope) -> list[MaskedRun]:
     return run_masked(dates, [(LONG, None), (SHORT, None)])
 
 
-def again(scope: Scope, own: list[MaskedRun], changes: MaskChanges) -> list[MaskedRun]:
-    return run_masked(scope, [(run.trace.source.text, run.trace.target) for run in own], changes)
+def again(scope: Scope, own: list[MaskedRun], changes: Edits) -> list[MaskedRun]:
+    return run_masked(scope, [(run.trace.streams["source"].text, run.trace.streams["target"]) for run in own], changes)
 
 
 # the independent route: the whole model written out, masks as 0 and −∞
@@ -115,7 +115,7 @@ class ByHand:
         return (y @ self.p["embedding.weight"].T).log_softmax(-1)
 
 
-def masks_by_hand(source: Tensor, size: int, changes: MaskChanges) -> dict[str, Tensor]:
+def masks_by_hand(source: Tensor, size: int, changes: Edits) -> dict[str, Tensor]:
     """PAINTED and LIFTED written out as matrices that are large enough for any prefix; no target padding."""
     n = len(source)
     real = (source != PAD)[None].expand(size, n)
@@ -135,22 +135,22 @@ def masks_by_hand(source: Tensor, size: int, changes: MaskChanges) -> dict[str, 
     return allowed
 
 
-@pytest.mark.parametrize("changes", [MaskChanges(), LIFTED, PAINTED], ids=["own", "lifted", "painted"])
+@pytest.mark.parametrize("changes", [Edits(), LIFTED, PAINTED], ids=["own", "lifted", "painted"])
 @pytest.mark.parametrize("row", [0, 1])
 def test_a_changed_run_is_the_run_with_that_mask_by_hand(
-    dates: Scope, own: list[MaskedRun], changes: MaskChanges, row: int
+    dates: Scope, own: list[MaskedRun], changes: Edits, row: int
 ) -> None:
     run, hand = again(dates, own, changes)[row], ByHand(dates)
-    n = max(len(r.trace.source.ids) for r in own)
-    source = torch.tensor([*run.trace.source.ids, *[PAD] * (n - len(run.trace.source.ids))])
+    n = max(len(r.trace.streams["source"].ids) for r in own)
+    source = torch.tensor([*run.trace.streams["source"].ids, *[PAD] * (n - len(run.trace.streams["source"].ids))])
     allowed = masks_by_hand(source, 40, changes)
-    by_hand = hand.log_probs(source, torch.tensor(run.trace.target.ids), allowed)
+    by_hand = hand.log_probs(source, torch.tensor(run.trace.streams["target"].ids), allowed)
     torch.testing.assert_close(torch.tensor(run.log_probs), by_hand[range(11), run.labels], atol=2e-4, rtol=1e-4)
     assert run.log_prob == pytest.approx(float(by_hand[range(11), run.labels].sum()), abs=2e-3)
     written = [START]
     while written[-1] != END and len(written) < 40:
         written.append(int(hand.log_probs(source, torch.tensor(written), allowed)[-1].argmax()))
-    limit = decoding.longest(dates.model, len(run.trace.source.ids))
+    limit = dates.model.longest(len(run.trace.streams["source"].ids))
     assert list(run.output_ids) == written[1 : limit + 1]
     assert run.output == dates.tokenizer.decode(written[1:])
 
@@ -161,7 +161,7 @@ def test_lifting_look_ahead_changes_the_loss_and_the_page_says_which_way(dates: 
     assert ("rises" in said) == (after.log_prob < own[0].log_prob)
     assert ("falls" in said) == (after.log_prob > own[0].log_prob)
     assert f"{-after.log_prob / 11:.3f} nats" in said
-    assert masks_text.cheat(own[0], own[0], MaskChanges()) == ""
+    assert masks_text.cheat(own[0], own[0], Edits()) == ""
 
 
 # the back end
@@ -227,36 +227,36 @@ def test_a_prefix_meets_the_part_of_the_mask_that_is_said(dates: Scope, own: lis
 
 def test_no_change_is_exactly_the_models_own_run(dates: Scope, own: list[MaskedRun]) -> None:
     for run, trace in zip(own, dates.run_batch([(LONG, None), (SHORT, None)]), strict=True):
-        assert torch.equal(run.trace.logits, trace.logits)
-        assert run.trace.target.ids == trace.target.ids
+        assert torch.equal(run.trace.next_token.logits, trace.next_token.logits)
+        assert run.trace.streams["target"].ids == trace.streams["target"].ids
         assert run.output == trace.output
 
 
 def test_cached_decoding_under_changes_is_uncached_decoding(dates: Scope) -> None:
-    source = dates.encode_source(LONG).ids
+    source = dates.encode(source=LONG)["source"].ids
     for decoder in (MaskChange(forbidden=((2, 0), (3, 1), (5, 5))), MaskChange(ready="window", k=2)):
-        changes = MaskChanges(decoder_self=decoder, cross=MaskChange(forbidden=((4, 2), (1, 1)), ready="causal"))
-        runs = [list(decoding.greedy(dates.model, source, changes=changes, use_cache=use)) for use in (True, False)]
+        changes = Edits.of_kinds(decoder_self=decoder, cross=MaskChange(forbidden=((4, 2), (1, 1)), ready="causal"))
+        runs = [list(decoding.greedy(dates.model, source, edits=changes, use_cache=use)) for use in (True, False)]
         assert [step.token for step in runs[0]] == [step.token for step in runs[1]]
         for cached, plain in zip(*runs, strict=True):
             torch.testing.assert_close(cached.log_probs, plain.log_probs, atol=1e-4, rtol=1e-4)
 
 
 def test_nothing_is_cached_once_a_token_may_see_ahead(dates: Scope) -> None:
-    source = torch.tensor([dates.encode_source(LONG).ids])
+    source = torch.tensor([dates.encode(source=LONG)["source"].ids])
     lifted = (LOOK_AHEAD,)
     ahead = (MaskChange(opened=((0, 3),)), MaskChange(lifted), MaskChange(lifted, "window"))
     behind = (MaskChange(), MaskChange(opened=((3, 0),)), MaskChange(lifted, "causal"), MaskChange((), "window"))
     with torch.inference_mode():
-        runs = [decoding.Incremental(dates.model, source, changes=MaskChanges(decoder_self=c)) for c in (*ahead, *behind)]
+        runs = [decoding.Incremental(dates.model, source, edits=Edits.of_kinds(decoder_self=c)) for c in (*ahead, *behind)]
     assert [run.cache is None for run in runs] == [True] * len(ahead) + [False] * len(behind)
 
 
 def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(dates: Scope, own: list[MaskedRun]) -> None:
     row = tuple((3, key) for key in range(11))
-    changes = MaskChanges(decoder_self=MaskChange(forbidden=row), cross=MaskChange(ready="previous"))
+    changes = Edits.of_kinds(decoder_self=MaskChange(forbidden=row), cross=MaskChange(ready="previous"))
     run = again(dates, own, changes)[0]
-    assert run.trace.logits.isfinite().all()
+    assert run.trace.next_token.logits.isfinite().all()
     for site in run.trace.attention.values():
         if site.kind != "encoder_self":
             blocked = 3 if site.kind == "decoder_self" else 0
@@ -268,7 +268,7 @@ def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(dates: Scope, own: list
 
 
 def test_cells_beyond_the_mask_do_nothing(dates: Scope, own: list[MaskedRun]) -> None:
-    changes = MaskChanges(decoder_self=MaskChange(forbidden=((50, 1), (1, 50)), opened=((70, 70),)))
+    changes = Edits.of_kinds(decoder_self=MaskChange(forbidden=((50, 1), (1, 50)), opened=((70, 70),)))
     assert again(dates, own, changes)[0].output_ids == own[0].output_ids
     assert again(dates, own, changes)[0].log_probs == pytest.approx(own[0].log_probs, abs=1e-6)
 
@@ -325,7 +325,7 @@ def test_the_payload_holds_the_models_numbers(painted: MaskView) -> None:
     np.testing.assert_array_equal(arrays["blockedAfter"], (~after.allowed()).numpy())
     np.testing.assert_array_equal(arrays["logAfter"], np.float32(painted.after.log_probs))
     assert header["effect"]["sums"] == [painted.before.log_prob, painted.after.log_prob]
-    assert [[q, k] for q, k, _ in header["painted"]] == [list(cell) for cell in PAINTED.cross.forbidden]
+    assert [[q, k] for q, k, _ in header["painted"]] == [list(cell) for cell in PAINTED.of("cross").forbidden]
     assert arrays["base"].any() == False  # noqa: E712 (padding is lifted; what is painted is told apart)
     assert [label[0] for label in header["keys"]][-1] == "[padding]"
     for block in header["strip"]:
@@ -390,7 +390,7 @@ def of_key(found: list, key: str):
 def test_a_painted_link_shows_that_mask(dates: Scope) -> None:
     app = opened(masks_second=SHORT, masks_shown="second", decoder_mask="f2.0-1_a0.3", mask="decoder_self")
     header, _ = shown(app)
-    changes = MaskChanges(decoder_self=MaskChange(forbidden=((2, 0), (2, 1)), opened=((0, 3),)))
+    changes = Edits.of_kinds(decoder_self=MaskChange(forbidden=((2, 0), (2, 1)), opened=((0, 3),)))
     run = again(dates, run_masked(dates, [(LONG, None), (SHORT, None)]), changes)[1]
     assert header["effect"]["sums"][1] == pytest.approx(run.log_prob, abs=1e-4)
     assert header["effect"]["outputs"][1] == run.output
@@ -452,4 +452,4 @@ def test_the_second_text_is_longer_than_the_first_example(dates: Scope, scope: S
     for model, offered in ((dates, examples("dates")), (scope, scope.examples)):      # its own held-out texts, if it has any
         second = default_second(model)
         assert second in offered
-        assert len(model.encode_source(second).ids) > len(model.encode_source(offered[0]).ids)
+        assert len(model.encode(source=second)["source"].ids) > len(model.encode(source=offered[0])["source"].ids)

@@ -89,7 +89,7 @@ def test_every_section_stands_for_every_kind_of_model(folders, kind, section):
 def test_the_shuffle_test_on_the_page_is_the_models(folders, how):
     at = page(folders["sinusoidal"], order=how, seed="5")
     scope = models.load(folders["sinusoidal"])
-    ids = scope.encode_source(TEXT).ids
+    ids = scope.encode(source=TEXT)["source"].ids
     order = new_order(len(ids), how, 5)
     positioned = shuffle_test(scope.model, ids, order)
     bare = shuffle_test(without_positions(scope.model), ids, order)
@@ -118,9 +118,9 @@ def test_one_token_has_no_order(folders):
 def test_the_model_may_write_from_the_reordered_tokens(folders):
     at = page(folders["sinusoidal"], write="true")
     told = [json.loads(p.proto.json) for p in at.get("bidi_component") if "positions" in p.proto.json]
-    rows = [data["rows"] for data in told if data["look"] == "note"]
+    rows = [data["rows"] for data in told if data.get("look") == "note"]
     scope = models.load(folders["sinusoidal"])
-    ids = scope.encode_source(TEXT).ids
+    ids = scope.encode(source=TEXT)["source"].ids
     order = new_order(len(ids), "shuffled", 0)
     written = scope.tokenizer.decode([step.token for step in greedy(scope.model, [ids[i] for i in order])])
     assert len(rows) == 4
@@ -178,7 +178,7 @@ def test_the_comparison_says_what_was_measured(folders):
 
 
 def test_the_query_is_the_models_own(folders):
-    at = page(folders["learned"], section="Added or concatenated", token="2 c")
+    at = page(folders["learned"], section="Added or concatenated", token="2")
     trace = models.load(folders["learned"]).run(TEXT)
     site = trace.attention["encoder.layers.0.self_attn"]
     q = site.q[0, :, 2].flatten() - site.projections["W_Q"][1]

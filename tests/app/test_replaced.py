@@ -25,7 +25,7 @@ from models.analysis.masked_comparison import run_masked
 from models.checkpoint import add_to_record, load_checkpoint, save_checkpoint, seal, snapshot_path
 from models.layers.similarity import KINDS
 from models.scope import shipped_folder
-from models.trace.edits import MaskChanges
+from models.trace.edits import Edits
 from viz_app.drawing.payload import unpack
 from viz_app.navigation import VIEWS as PAGES
 from viz_app.session import cache
@@ -110,7 +110,7 @@ def shown_shuffle(app: AppTest) -> np.ndarray:
 
 
 def shuffled(scope: models.Scope) -> np.ndarray:
-    ids = scope.encode_source(SOURCE).ids
+    ids = scope.encode(source=SOURCE)["source"].ids
     return permutation_test.shuffle_test(scope.model, ids, permutation_test.new_order(len(ids), "reversed")).change.T.numpy()
 
 
@@ -119,7 +119,7 @@ def shown_masks(app: AppTest) -> np.ndarray:
 
 
 def masked(scope: models.Scope) -> np.ndarray:
-    (run,) = run_masked(scope, [(SOURCE, TARGET)], MaskChanges())
+    (run,) = run_masked(scope, [(SOURCE, TARGET)], Edits())
     return run.trace.attention[CROSS].weights(1).numpy()
 
 
@@ -128,7 +128,7 @@ def shown_decoding(app: AppTest) -> np.ndarray:
 
 
 def decoded(scope: models.Scope) -> np.ndarray:
-    steps = list(decoding.greedy(scope.model, scope.encode_source(SOURCE).ids, use_cache=False))
+    steps = list(decoding.greedy(scope.model, scope.encode(source=SOURCE)["source"].ids, use_cache=False))
     return np.array([[p for _, p in step.top(9)] for step in steps])
 
 
@@ -137,7 +137,7 @@ def shown_reach(app: AppTest) -> np.ndarray:
 
 
 def reached(scope: models.Scope) -> np.ndarray:
-    return reach.reach(scope.model, scope.encode_source(SOURCE).ids, reach.Choice(reach.SELF_ATTENTION)).norms.numpy()
+    return reach.reach(scope.model, scope.encode(source=SOURCE)["source"].ids, reach.Choice(reach.SELF_ATTENTION)).norms.numpy()
 
 
 def shown_pair(app: AppTest) -> np.ndarray:
@@ -286,7 +286,7 @@ def test_two_folders_with_the_same_weights_share_what_is_computed(folder: Path, 
     swapped = {kind: cache.swapped_trace(two, kind, trace) for kind in KINDS if kind != one.config.similarity}
     assert len({id(run) for run in (trace, cache.snapshot_trace(one, STEP, trace), *swapped.values())}) == 2 + len(swapped)
     for kind, run in swapped.items():
-        (alone,) = one.with_similarity(kind).run_batch([(SOURCE, trace.target)])
+        (alone,) = one.with_similarity(kind).run_batch([(SOURCE, trace.streams["target"])])
         torch.testing.assert_close(run.attention[SELF].weights(1), alone.attention[SELF].weights(1))
     assert cache.swapped_trace(two, "dot", trace) is cache.swapped_trace(one, "dot", trace)
 

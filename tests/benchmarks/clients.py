@@ -127,7 +127,7 @@ def strangers(clients: list[Client], scope: models.Scope) -> int:
             wrong += 1
             continue
         header, arrays = unpack(answer)
-        own = [label.as_json() for label in labels(scope.encode_source(text))]
+        own = [label.as_json() for label in labels(scope.encode(source=text)["source"])]
         site = scope.run(text, "x").attention[SITE]      # the encoder reads nothing of the target
         same = header["queries"] == own and np.allclose(arrays["weights"], site.weights(HEAD), atol=1e-4)
         wrong += not same

@@ -103,7 +103,7 @@ def learners(config: TransformerConfig, seed: int, *, ours_only: bool) -> dict[s
     found = {"ours": Learner(ours, lambda b: ours(b.source, b.target), lambda b: cross_attention_entropy(ours, b, PAD))}
     if not ours_only:
         theirs = marian(config)
-        found["Marian"] = Learner(theirs, lambda b: their_logits(theirs, b).logits, lambda b: their_entropy(theirs, b))
+        found["Marian"] = Learner(theirs, lambda b: their_logits(theirs, b).next_token.logits, lambda b: their_entropy(theirs, b))
     return found
 
 

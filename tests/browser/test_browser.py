@@ -248,7 +248,7 @@ def test_any_text_is_read_as_far_as_the_vocabulary_goes_and_is_only_text(page: P
     for text in ("漢字", "مرحبا ١٩٦٩", "😀 1969", "<script>alert(1)</script>", "</style>", hostile):
         source(page).fill(text)
         expect(page.locator(".written .source")).to_have_text(text)
-        expect(page.locator(".head")).to_have_attribute("data-cols", str(len(dates.encode_source(text).ids)))
+        expect(page.locator(".head")).to_have_attribute("data-cols", str(len(dates.encode(source=text)["source"].ids)))
         assert page.get_by_role("alert").count() == 0
     assert_shows(page, dates.run(hostile).attention[SITE], 2)
     assert page.locator('.head svg text.token[data-side="key"]').all_text_contents()[0] == "<"

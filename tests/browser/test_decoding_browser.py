@@ -28,7 +28,7 @@ def opened(page: Page, **params: str) -> None:
 
 def runs(scope: Scope, method: Method, target: str | None = None) -> tuple[Run, Run]:
     trace = scope.run(SOURCE, target)
-    return decoding_runs.of_trace(trace), decoding_runs.autoregressive(scope.model, trace.source.ids, method).run
+    return decoding_runs.of_trace(trace), decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).run
 
 
 def same(shown: list[float], computed: torch.Tensor) -> None:
@@ -142,7 +142,7 @@ def test_a_click_on_a_position_goes_there(page: Page) -> None:
 
 def test_a_node_of_the_beam_shows_its_attention(page: Page, dates: Scope) -> None:
     opened(page, **{"decoding-how": "beam", "decoding-width": "3"})
-    source = dates.encode_source(SOURCE).ids
+    source = dates.encode(source=SOURCE)["source"].ids
     steps = decoding_runs.autoregressive(dates.model, source, Method("beam", width=3)).beam
     page.wait_for_selector(".beam[data-painted]")
     shown = page.locator(".beam .node").evaluate_all("all => all.map(e => Number(e.dataset.score))")

@@ -33,7 +33,7 @@ def opened(page: Page, folder: Path, ready: str = ".maps[data-painted]", **param
 
 def computed(folder: Path, kind: str, text: str = TEXT, **sizes: int) -> Reach:
     scope = models.load(folder, device="cpu")
-    return reach(scope.model, scope.encode_source(text).ids, Choice(kind, None if kind == SELF_ATTENTION else SEED, **sizes))
+    return reach(scope.model, scope.given_ids(text), Choice(kind, None if kind == SELF_ATTENTION else SEED, **sizes))
 
 
 def point(page: Page, which: int, row: int, column: int) -> dict:

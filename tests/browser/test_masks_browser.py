@@ -10,7 +10,7 @@ import models
 from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.layers.masks import LOOK_AHEAD
 from models.scope import Scope
-from models.trace.edits import MaskChange, MaskChanges
+from models.trace.edits import Edits, MaskChange
 
 LONG, SHORT = "March 5, 2021", "24/07/69"
 
@@ -40,9 +40,9 @@ def settled(page: Page, story: str) -> None:
     expect(page.locator(".masks .story")).to_contain_text(story)
 
 
-def computed(scope: Scope, changes: MaskChanges, row: int = 0) -> tuple[MaskedRun, MaskedRun]:
+def computed(scope: Scope, changes: Edits, row: int = 0) -> tuple[MaskedRun, MaskedRun]:
     own = run_masked(scope, [(LONG, None), (SHORT, None)])
-    return own[row], run_masked(scope, [(run.trace.source.text, run.trace.target) for run in own], changes)[row]
+    return own[row], run_masked(scope, [tuple(run.trace.streams.values()) for run in own], changes)[row]
 
 
 def compare(page: Page, before: MaskedRun, after: MaskedRun) -> None:
@@ -67,10 +67,10 @@ def compare(page: Page, before: MaskedRun, after: MaskedRun) -> None:
 
 
 def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope) -> None:
-    compare(opened, *computed(dates, MaskChanges()))
+    compare(opened, *computed(dates, Edits()))
     opened.mouse.click(*cell(opened, 3, 3))
     settled(opened, "1 cell forbidden")
-    compare(opened, *computed(dates, MaskChanges(decoder_self=MaskChange(forbidden=((3, 3),)))))
+    compare(opened, *computed(dates, Edits.of_kinds(decoder_self=MaskChange(forbidden=((3, 3),)))))
     opened.mouse.move(*cell(opened, 5, 0))
     opened.mouse.down()
     opened.mouse.move(*cell(opened, 5, 4))
@@ -78,7 +78,7 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
     opened.mouse.click(*cell(opened, 0, 2))
     settled(opened, "6 cells forbidden, 1 cell allowed")
     forbidden = ((3, 3), *((5, key) for key in range(5)))
-    compare(opened, *computed(dates, MaskChanges(decoder_self=MaskChange(forbidden=forbidden, opened=((0, 2),)))))
+    compare(opened, *computed(dates, Edits.of_kinds(decoder_self=MaskChange(forbidden=forbidden, opened=((0, 2),)))))
     in_url(opened, "decoder-mask", "f3.3_f5.0-4_a0.2")
     opened.mouse.click(*cell(opened, 3, 3))       # again: as it was
     settled(opened, "5 cells forbidden, 1 cell allowed")
@@ -106,7 +106,7 @@ def test_lifting_look_ahead_tells_what_was_measured(opened: Page, dates: Scope) 
     opened.get_by_role("combobox", name="Ready-made, decoder self").click()
     opened.get_by_role("option", name="none: read everything").click()
     settled(opened, "The decoder may look ahead.")
-    before, after = computed(dates, MaskChanges(decoder_self=MaskChange(lifted=(LOOK_AHEAD,))))
+    before, after = computed(dates, Edits.of_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,))))
     compare(opened, before, after)
     settled(opened, f"{-before.log_prob / 11:.3f} → {-after.log_prob / 11:.3f} nats a token")
 
@@ -120,7 +120,7 @@ def test_another_mask_is_chosen_and_a_word_forbidden_by_its_column(opened: Page,
     opened.mouse.click(x, box["y"] + top - 8)
     settled(opened, "11 cells forbidden")
     column = tuple((query, 0) for query in range(11))
-    compare(opened, *computed(dates, MaskChanges(cross=MaskChange(forbidden=column))))
+    compare(opened, *computed(dates, Edits.of_kinds(cross=MaskChange(forbidden=column))))
 
 
 def test_cells_are_painted_by_keyboard(opened: Page, dates: Scope) -> None:
@@ -128,4 +128,4 @@ def test_cells_are_painted_by_keyboard(opened: Page, dates: Scope) -> None:
     for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowRight", " "):     # the first one only shows where one is
         opened.keyboard.press(key)
     settled(opened, "1 cell forbidden")
-    compare(opened, *computed(dates, MaskChanges(decoder_self=MaskChange(forbidden=((2, 1),)))))
+    compare(opened, *computed(dates, Edits.of_kinds(decoder_self=MaskChange(forbidden=((2, 1),)))))

@@ -95,7 +95,7 @@ def test_the_misprints_are_measured_as_models_measures_them(page, checkpoint):
 def test_reordering_the_tokens_is_the_shuffle_test(page, checkpoint):
     opened(page, checkpoint)
     scope = models.load(checkpoint, device="cpu")
-    ids = scope.encode_source(TEXT).ids
+    ids = scope.encode(source=TEXT)["source"].ids
     for how in ("reversed", "two swapped", "shuffled"):
         page.get_by_text(how, exact=True).click()
         order = new_order(len(ids), how, 0)
@@ -123,7 +123,7 @@ def test_typing_reorders_the_new_text(page, checkpoint):
     opened(page, checkpoint, order="reversed")
     page.locator(".st-key-source input").fill("edcbabc")
     scope = models.load(checkpoint, device="cpu")
-    ids = scope.encode_source("edcbabc").ids
+    ids = scope.encode(source="edcbabc")["source"].ids
     change = shuffle_test(scope.model, ids, new_order(len(ids), "reversed")).change.T.numpy()
     np.testing.assert_allclose(moved(page, "map0", change), change, atol=1e-5)
     in_url(page, "source", "edcbabc")

@@ -32,7 +32,8 @@ def words_at(page: Page, model: Model, step: int) -> str:
     scope = Scope(Checkpoint(Path("small"), model, TOKENIZER, {}), torch.device("cpu"))
     trace = scope.run("abcde", "edcba")
     method = Method(forced=((0, 4), (1, 5), (2, 6)))        # untrained, it might end at once
-    story = Story(trace, decoding_runs.of_trace(trace), decoding_runs.autoregressive(model, trace.source.ids, method).run, method)
+    run = decoding_runs.autoregressive(model, trace.streams["source"].ids, method).run
+    story = Story(trace, decoding_runs.of_trace(trace), run, method)
     page.goto("about:blank")
     page.evaluate(LOAD, [PART, COLOURS, 1100])
     payload = decoding_payloads.stepper(story, scope, reading(trace), words.terms("letters"), step)

@@ -69,9 +69,9 @@ def answers(scope: models.Scope, texts: Sequence[str]) -> dict[str, Any]:
         except models.InputError as error:
             found[text] = str(error)
             continue
-        if not trace.logits.isfinite().all():
+        if not trace.next_token.logits.isfinite().all():
             raise FloatingPointError("the logits are not finite")
-        found[text] = (trace.source.ids, trace.source.tokens, trace.target.ids, trace.output, trace.logits.tolist())
+        found[text] = (trace.streams, trace.output, trace.next_token.logits.tolist())
     return found
 
 

@@ -24,7 +24,7 @@ import models
 import viz_app
 from tests.benchmarks.serving import APP as SERVER
 from tests.benchmarks.serving import served
-from tests.browser import CHROMIUM, FLAGS
+from tests.served_app import CHROMIUM, FLAGS
 from viz_app.drawing.payload import unpack
 from viz_app.session import live
 from viz_app.session.parameters import whole

@@ -289,7 +289,7 @@ def test_the_issues_notebook_snippet():
 def test_cross_attention_aligns(eng_fra):
     """To say "livre" the decoder looks at "book", some head of some layer more than at anything else."""
     trace = eng_fra.run("She is reading a book.")
-    at = trace.predicted.index("▁livre")
+    at = trace.next_token.predicted.index("▁livre")
     best = [
         site.key_tokens[int(weights[at].argmax())]
         for site in trace.attention.values()
@@ -310,10 +310,10 @@ def test_a_model_needs_its_positions_and_its_source(dates):
     """Shuffled or foreign sources change the answer: the model reads, it does not recite."""
     texts = {dates.write(text).text for text in ("5 March 1998", "5 May 1998", "8 March 1999")}
     assert texts == {"1998-03-05", "1998-05-05", "1999-03-08"}
-    ids = torch.tensor([dates.encode_source("5 March 1998").ids])
+    ids = torch.tensor([dates.encode(source="5 March 1998")["source"].ids])
     blind = Mask([masks.padding(torch.zeros_like(ids), 0)])
     with torch.no_grad():
-        target = torch.tensor([dates.encode_target("1998-03-0").ids])
+        target = torch.tensor([dates.encode(target="1998-03-0")["target"].ids])
         every = dates.model.masks(ids, target)
         memory = dates.model.encode(ids, every)
         seeing = dates.model.decode(target, memory, every)

@@ -71,9 +71,9 @@ def test_weights_are_those_of_a_recorded_pass_by_hand(tiny: Transformer) -> None
 def test_a_trace_by_position(scope: Scope) -> None:
     trace = scope.run("abc", "cab")
     run = decoding_runs.of_trace(trace)
-    assert run.read == trace.target.ids
-    assert run.taken == (*trace.target.ids[1:], END)
-    torch.testing.assert_close(run.log_probs.exp(), trace.logits.softmax(-1))
+    assert run.read == trace.streams["target"].ids
+    assert run.taken == (*trace.streams["target"].ids[1:], END)
+    torch.testing.assert_close(run.log_probs.exp(), trace.next_token.logits.softmax(-1))
     site = "decoder.layers.0.self_attn"
     torch.testing.assert_close(run.weights(site, 1), trace.attention[site].weights(1))
 
@@ -93,7 +93,7 @@ def test_the_first_divergence(scope: Scope) -> None:
 
 
 def test_a_forced_token_stands_and_the_model_goes_on_from_it(scope: Scope) -> None:
-    source = scope.encode_source("abc").ids
+    source = scope.encode(source="abc")["source"].ids
     token = scope.tokenizer.encode("e").ids[0]
     run = decoding_runs.autoregressive(scope.model, source, Method(forced=((1, token),))).run
     free = decoding_runs.autoregressive(scope.model, source, Method()).run
@@ -104,7 +104,7 @@ def test_a_forced_token_stands_and_the_model_goes_on_from_it(scope: Scope) -> No
 
 
 def test_forcing_the_end_ends_the_run(scope: Scope) -> None:
-    run = decoding_runs.autoregressive(scope.model, scope.encode_source("abc").ids, Method(forced=((1, END),))).run
+    run = decoding_runs.autoregressive(scope.model, scope.encode(source="abc")["source"].ids, Method(forced=((1, END),))).run
     assert len(run) == 2
     assert run.ended
 
@@ -117,7 +117,7 @@ def test_a_draw_keeps_its_luck_where_a_token_is_forced(tiny: Transformer) -> Non
 
 
 def test_beam_reads_its_best_step_by_step(scope: Scope) -> None:
-    source = scope.encode_source("abc").ids
+    source = scope.encode(source="abc")["source"].ids
     result = decoding_runs.autoregressive(scope.model, source, Method("beam", width=3))
     best = result.beam[-1].kept[0]
     assert result.run.taken == best.tokens
@@ -127,7 +127,7 @@ def test_beam_reads_its_best_step_by_step(scope: Scope) -> None:
 
 def test_beam_goes_on_with_a_forced_token_alone(scope: Scope) -> None:
     token = scope.tokenizer.encode("e").ids[0]
-    source = scope.encode_source("abc").ids
+    source = scope.encode(source="abc")["source"].ids
     result = decoding_runs.autoregressive(scope.model, source, Method("beam", width=3, forced=((1, token),)))
     assert {h.tokens[1] for step in result.beam[1:] for h in step.kept if len(h.tokens) > 1} == {token}
 
@@ -169,10 +169,15 @@ def test_a_method_is_run_with_its_own_settings(tiny: Transformer, how: str) -> N
 
 
 def test_a_run_that_was_cut_has_not_ended(scope: Scope) -> None:
-    run = decoding_runs.autoregressive(scope.model, scope.encode_source("abc").ids, Method()).run
+    run = decoding_runs.autoregressive(scope.model, scope.encode(source="abc")["source"].ids, Method()).run
     assert run.ended
-    assert not replace(run, taken=run.taken[:-1]).ended
-    assert not replace(run, taken=()).ended
+    end, given = scope.config.end_id, scope.encode(source="abc")["source"].ids
+    cut = replace(scope.config, end_id=7)      # a letter: the model is stopped at its limit, and a </s> is one token of many
+    endless = Transformer(cut).eval()
+    endless.load_state_dict(scope.model.state_dict())
+    assert run.taken[-1] == end
+    assert not decoding_runs.along(endless, given, run.taken).ended
+    assert decoding_runs.along(endless, given, (*run.taken[:-1], 7)).ended
 
 
 def test_the_first_divergence_of_runs_of_unequal_length(scope: Scope) -> None:
@@ -259,7 +264,7 @@ def test_without_the_cache_the_encoder_memory_is_projected_again(tiny: Transform
 def test_look_ahead_is_what_keeps_the_cache_true(tiny: Transformer) -> None:
     """Without the mask a later token would change the keys of earlier positions from the second layer on."""
     ids = torch.tensor([[START, 5, 6, 7, 9]])
-    unmasked = dict.fromkeys(masks.STREAMS, Mask())
+    unmasked = {kind.name: Mask() for kind in tiny.kinds}
     ahead = [unmasked | {"decoder_self": Mask([masks.look_ahead(n, n)])} for n in (5, 3)]
     memory = tiny.encode(torch.tensor([SOURCE]), unmasked)
     with torch.no_grad():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from small import padded_ids, random_model, random_seq2seq
+from small import forbidding, padded_ids, random_model, random_seq2seq
 from torch import Tensor
 
 from models import Scope
@@ -184,7 +184,7 @@ def test_a_row_the_mask_empties_gives_zeros():
     made = scope()
     drawn = torch.ones(11, 11, dtype=torch.bool)
     drawn[4] = False
-    trace = made.run("abcdefg", "hihaga gig", drawn={"decoder_self": drawn})
+    trace = made.run("abcdefg", "hihaga gig", edits=forbidding({"decoder_self": drawn}))
     site = trace.attention[SITES[1]]
     w = head_walk.walk(site, 4, 0)
     assert not w.allowed.any()

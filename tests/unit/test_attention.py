@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from small import BATCH, D_HEAD, N_HEADS, N_SOURCE, N_TARGET
 
+from models.architectures.encoder_decoder import CROSS, ENCODER_SELF
 from models.layers.attention import Cache, MultiHeadAttention, weighted_sum
 from models.layers.masks import Mask, MaskLayer
 from models.layers.similarity import masked_softmax, scaled_dot
@@ -67,7 +68,7 @@ def test_gradcheck_of_the_readable_attention():
 
 def test_multi_head_is_every_head_alone_concatenated_and_mixed_by_w_o():
     d_model = N_HEADS * D_HEAD
-    attention = MultiHeadAttention(d_model, N_HEADS, "cross")
+    attention = MultiHeadAttention(d_model, N_HEADS, CROSS)
     for bias in (attention.W_Q.bias, attention.W_K.bias, attention.W_V.bias, attention.W_O.bias):
         torch.nn.init.normal_(bias)
     x, memory = torch.randn(BATCH, N_TARGET, d_model), torch.randn(BATCH, N_SOURCE, d_model)
@@ -83,7 +84,7 @@ def test_multi_head_is_every_head_alone_concatenated_and_mixed_by_w_o():
 
 
 def test_a_mask_may_differ_from_head_to_head():
-    attention = MultiHeadAttention(N_HEADS * D_HEAD, N_HEADS, "encoder_self").eval()
+    attention = MultiHeadAttention(N_HEADS * D_HEAD, N_HEADS, ENCODER_SELF).eval()
     x = torch.randn(1, N_SOURCE, N_HEADS * D_HEAD)
     allowed = torch.rand(1, N_HEADS, N_SOURCE, N_SOURCE) < 0.5
     allowed[..., 2] = True
@@ -113,4 +114,4 @@ def test_cache_grows_by_the_new_positions_and_follows_a_reordering():
 @pytest.mark.parametrize("n_heads", [4, 0, -3])
 def test_heads_must_divide_d_model(n_heads):
     with pytest.raises(ValueError, match=rf"d_model \(30\) must be divisible by n_heads \({n_heads}\)"):
-        MultiHeadAttention(30, n_heads, "cross")
+        MultiHeadAttention(30, n_heads, CROSS)

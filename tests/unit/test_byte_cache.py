@@ -83,7 +83,7 @@ def test_a_run_holds_its_tensors_and_its_models_weights() -> None:
 
 def every_tensor(trace) -> list[Tensor]:
     """By name, not by walking."""
-    found = [trace.logits]
+    found = [trace.next_token.logits]
     for activation in trace.activations.values():
         held = activation.kept
         found += [held] if isinstance(held, Tensor) else [held.x, held.weight, held.bias]
@@ -252,8 +252,9 @@ def test_five_hundred_words_again_and_again_stay_within_the_budget(monkeypatch: 
     for i in range(9):
         text = " ".join("abcdefghijklmnopqrstuvwxyz"[(i + j) % 26] for j in range(500))
         trace = cache.trace(scope, text, text[:50])
-        assert len(trace.source.ids) == 1000
-        runs = [trace, cache.along(scope, trace.source.ids, trace.target.ids[1:9]), cache.swapped_trace(scope, "dot", trace)]
+        assert len(trace.streams["source"].ids) == 1000
+        source, target = (row.ids for row in trace.streams.values())
+        runs = [trace, cache.along(scope, source, target[1:9]), cache.swapped_trace(scope, "dot", trace)]
         made += size(trace)
         assert size(runs) > MEGABYTE
         assert kept.bytes <= kept.budget

@@ -261,12 +261,12 @@ SOUND = {"config.json": other_positions, "tokenizer.json": other_letters, "model
 
 @pytest.mark.parametrize(("name", "change"), SOUND.items(), ids=SOUND)
 def test_a_file_exchanged_for_another_sound_one_is_said_to_be_changed_until_it_is_sealed(checkpoint, name, change):
-    before = load(checkpoint, device="cpu").run("bad", "dab").logits
+    before = load(checkpoint, device="cpu").run("bad", "dab").next_token.logits
     change(checkpoint)
     with pytest.raises(CheckpointError, match=f"{checkpoint}/{name}: changed since the checkpoint was saved; .*attnscope seal"):
         load_checkpoint(checkpoint)
     seal(checkpoint)
-    assert not torch.equal(load(checkpoint, device="cpu").run("bad", "dab").logits, before)
+    assert not torch.equal(load(checkpoint, device="cpu").run("bad", "dab").next_token.logits, before)
 
 
 def test_without_checksums_nothing_is_claimed(unsealed):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from small import forbidding
 
 from models.analysis.checks import check_site
 from models.layers import similarity
@@ -63,8 +64,8 @@ def test_a_picture_that_is_not_what_the_model_used_fails(site, what):
 
 def with_weights(site: AttentionSite, change) -> AttentionSite:
     class Tampered(AttentionSite):
-        def weights(self, head=None, batch=0):
-            return change(super().weights(head, batch))
+        def weights(self, head=None, batch=0, rows=None):
+            return change(super().weights(head, batch, rows))
 
     return Tampered(**{name: getattr(site, name) for name in site.__dataclass_fields__})
 
@@ -88,6 +89,6 @@ def test_a_model_that_does_something_else_than_it_shows_fails(scope, monkeypatch
 def test_a_row_with_nothing_allowed_is_no_failure(scope):
     nothing = torch.ones(4, 4, dtype=torch.bool)
     nothing[2] = False
-    site = scope.run("abc", "cba", drawn={"cross": nothing}).attention["decoder.layers.0.cross_attn"]
+    site = scope.run("abc", "cba", edits=forbidding({"cross": nothing})).attention["decoder.layers.0.cross_attn"]
     assert failed(site) == []
     assert site.weights()[:, 2].abs().max() == 0

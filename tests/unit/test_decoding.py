@@ -15,14 +15,13 @@ from models.decoding import (
     greedy,
     greedy_batch,
     length_penalty,
-    longest,
     sample,
     teacher_forced,
     written,
 )
 from models.layers.masks import LOOK_AHEAD
 from models.tokenizers.base import END, PAD, START
-from models.trace.edits import MaskChange, MaskChanges
+from models.trace.edits import Edits, MaskChange
 
 SOURCE = (*random_ids(1, 6)[0].tolist(), END)
 
@@ -130,9 +129,9 @@ def test_a_draft_changes_nothing_for_other_models_either(model):
 
 
 def test_a_draft_is_not_read_where_a_position_sees_the_ones_after_it(endless):
-    ahead = MaskChanges(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
-    plain = [step.token for step in greedy(endless, SOURCE, max_new=9, changes=ahead)]
-    assert [step.token for step in greedy(endless, SOURCE, max_new=9, changes=ahead, drafts=[plain[::-1]])] == plain
+    ahead = Edits.of_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
+    plain = [step.token for step in greedy(endless, SOURCE, max_new=9, edits=ahead)]
+    assert [step.token for step in greedy(endless, SOURCE, max_new=9, edits=ahead, drafts=[plain[::-1]])] == plain
 
 
 def test_forced_tokens_are_taken_and_the_rest_is_the_models(endless):
@@ -149,10 +148,10 @@ def test_forcing_the_end_ends(endless):
 
 
 def test_limits(endless):
-    assert len(list(greedy(endless, SOURCE))) == longest(endless, len(SOURCE)) == 2 * len(SOURCE) + 20 < N_CTX - 1
+    assert len(list(greedy(endless, SOURCE))) == endless.longest(len(SOURCE)) == 2 * len(SOURCE) + 20 < N_CTX - 1
     assert len(list(greedy(endless, SOURCE, max_new=3))) == 3
     assert len(list(greedy(endless, SOURCE, max_new=1000))) == N_CTX - 1   # with <s>, n_ctx tokens
-    assert longest(endless, N_CTX) == N_CTX - 1
+    assert endless.longest(N_CTX) == N_CTX - 1
     assert [step.index for step in beam(endless, SOURCE, max_new=3)] == [0, 1, 2]
     for decode in (greedy, beam):
         with pytest.raises(ValueError, match="max_new must be at least 1, not 0"):

@@ -36,8 +36,8 @@ A, B = (NAMES.index(letter) for letter in "ab")
 
 def story(scope: Scope, target: str | None = "edc", method: Method | None = None) -> Story:
     trace, method = scope.run("abcde", target), method or Method()
-    run = decoding_runs.autoregressive(scope.model, trace.source.ids, method).run
-    free = decoding_runs.autoregressive(scope.model, trace.source.ids, Method()).run if method.forced else None
+    run = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).run
+    free = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, Method()).run if method.forced else None
     return Story(trace, decoding_runs.of_trace(trace), run, method, free)
 
 
@@ -113,7 +113,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
     assert [label[0] for label in teacher["given"]] == [*"edc", "[end]"]
     assert [label[0] for label in teacher["predicted"]] == called(best)
     assert teacher["best"] == best
-    assert (teacher["n"], teacher["taken"], teacher["ended"]) == (4, [*forced.trace.target.ids[1:], END], True)
+    assert (teacher["n"], teacher["taken"], teacher["ended"]) == (4, [*forced.trace.streams["target"].ids[1:], END], True)
     assert [label[0] for label in writer["written"]] == called(forced.serial.taken)
     assert [label[0] for label in writer["read"]] == ["[start]", *called(forced.serial.taken[:-1])]
     assert (writer["n"], writer["taken"]) == (n, list(forced.serial.taken))
@@ -174,10 +174,10 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
     """On the shipped dates, where hypotheses end and wait."""
     scope = models.load("dates", device="cpu")
     trace, method = scope.run("May 5, 2021"), Method("beam", width=3, alpha=0.6)
-    steps = decoding_runs.autoregressive(scope.model, trace.source.ids, method).beam
+    steps = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).beam
     step, rank = 4, 2
     node = steps[step].kept[rank]
-    run = decoding_runs.along(scope.model, trace.source.ids, node.tokens)
+    run = decoding_runs.along(scope.model, trace.streams["source"].ids, node.tokens)
     header, arrays = unpack(decoding_beam.beam_tree(steps, (step, rank), run, trace, scope, reading(trace, 1, 3), TERMS, 0.6))
     best = steps[-1].kept[0].tokens
     for i, column in enumerate(header["steps"]):
@@ -204,7 +204,7 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
     assert [label[0] for label in header["read"]] == ["[start]", *scope.tokenizer.tokens(node.tokens[:-1])]
     assert header["token"][0] == scope.tokenizer.token(node.tokens[-1])
     again = scope.run("May 5, 2021", "".join(scope.tokenizer.tokens(node.tokens[:-1])))
-    p = again.logits[-1].softmax(-1)
+    p = again.next_token.logits[-1].softmax(-1)
     assert arrays["ids"][:8].tolist() == p.topk(8).indices.tolist()
     assert node.tokens[-1] in arrays["ids"]
     np.testing.assert_allclose(arrays["p"], p[arrays["ids"].astype(np.int64)].numpy(), atol=1e-5)
@@ -218,7 +218,7 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
 
 @pytest.mark.parametrize(("node", "found"), [((0, 0), (0, 0)), ((1, 2), None), ((99, 0), None), (None, None)])
 def test_a_node_that_is_asked_for_is_shown_if_it_is_there(scope: Scope, node: tuple | None, found: tuple | None) -> None:
-    steps = decoding_runs.autoregressive(scope.model, scope.encode_source("abc").ids, Method("beam", width=2)).beam
+    steps = decoding_runs.autoregressive(scope.model, scope.encode(source="abc")["source"].ids, Method("beam", width=2)).beam
     best = steps[-1].kept[0]
     ended = (len(best.tokens) - 1, next(r for r, h in enumerate(steps[len(best.tokens) - 1].kept) if h.tokens == best.tokens))
     assert decoding_beam.nearest(steps, node) == (found or ended)
@@ -236,16 +236,18 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
         names = [tokenizer.token(i).replace("▁", "" if first and tokenizer.token(i) != "▁" else "·") for i in ids]
         return [NAMES[i] if i < 4 else name for i, name in zip(ids, names, strict=True)]
 
-    steps = BeamStep(0, (Hypothesis((book,), -1.0, -1.0, -1),)), BeamStep(1, (Hypothesis((book, book), -2.0, -2.0, 0),))
+    kept = Hypothesis((book,), -1.0, -1.0, -1, False), Hypothesis((book, book), -2.0, -2.0, 0, False)
+    steps = BeamStep(0, (kept[0],)), BeamStep(1, (kept[1],))
     for i, node in enumerate(((0, 0), (1, 0))):
-        run = decoding_runs.along(model, trace.source.ids, steps[i].kept[0].tokens)
+        run = decoding_runs.along(model, trace.streams["source"].ids, steps[i].kept[0].tokens)
         header, arrays = unpack(decoding_beam.beam_tree(steps, node, run, trace, scope, reading(trace), TERMS, 0.6))
         assert [column[0]["label"][0] for column in header["steps"]] == ["book", "·book"]
         assert header["token"][0] == ("·book" if i else "book")
         assert [label[0] for label in header["read"]] == ["[start]", "book"][: 1 + i]
         assert [label[0] for label in header["candidates"]] == labels_of(arrays["ids"].tolist(), first=not i)
     method = Method(forced=((0, book), (1, book)))
-    told = Story(trace, decoding_runs.of_trace(trace), decoding_runs.autoregressive(model, trace.source.ids, method).run, method)
+    run = decoding_runs.autoregressive(model, trace.streams["source"].ids, method).run
+    told = Story(trace, decoding_runs.of_trace(trace), run, method)
     header, arrays = unpack(decoding_payloads.stepper(told, scope, reading(trace), TERMS, 0))
     assert [label[0] for label in header["serial"]["written"]][:2] == ["book", "·book"]
     for name in ("parallel", "serial"):
@@ -408,7 +410,7 @@ def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
             np.testing.assert_allclose(held[f"{name}.entropy"], entropies(run), atol=1e-5)
         for site in sites:
             np.testing.assert_allclose(held[f"parallel.{site}"], forced.trace.attention[site].weights().numpy(), atol=1e-6)
-        again = decoding_runs.along(scope.model, forced.trace.source.ids, forced.serial.taken)      # in one pass, without a cache
+        again = decoding_runs.along(scope.model, forced.trace.streams["source"].ids, forced.serial.taken)      # in one pass
         np.testing.assert_allclose(held[f"serial.{CROSS}"][2], again.weights(CROSS, 2).numpy(), atol=1e-5)
 
 

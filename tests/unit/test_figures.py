@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small import random_model
+from small import random_model, trace_of
 
 from models.checkpoint import Checkpoint
 from models.layers.masks import Mask, MaskLayer, look_ahead
 from models.scope import Scope
 from models.tokenizers.base import Encoding, Tokenizer
-from models.trace import Trace, finish, record
+from models.trace import Trace, record
 from viz_app import words
 from viz_app.drawing import export
 from viz_app.drawing.colours import ACCENT, PAPER, ramp
@@ -47,8 +47,11 @@ def random_trace(n_source: int, n_target: int, **sizes: int) -> Trace:
     source, target = (torch.randint(4, 31, (1, n)) for n in (n_source, n_target))
     with torch.inference_mode(), record() as recording:
         logits = model(source, target)[0]
-    rows = [Encoding("", tuple(ids[0].tolist()), tuple("x" * ids.shape[1]), (None,) * ids.shape[1]) for ids in (source, target)]
-    return Trace(*rows, (), "", True, logits, *finish(recording, {"source": rows[0].tokens, "target": rows[1].tokens}))
+    streams = {
+        name: Encoding("", tuple(ids[0].tolist()), tuple("x" * ids.shape[1]), (None,) * ids.shape[1])
+        for name, ids in (("source", source), ("target", target))
+    }
+    return trace_of(recording, streams, logits)
 
 
 # --- payload
@@ -158,7 +161,7 @@ def test_sites_come_by_kind_and_layer_with_their_tokens(trace: Trace) -> None:
     names = [site.name for _, sites in by_kind(trace) for site in sites]
     assert sorted(names) == sorted(trace.attention)
     query, key = token_rows(trace, trace.attention["decoder.layers.0.cross_attn"])
-    assert (query, key) == (trace.target, trace.source)
+    assert (query, key) == (trace.streams["target"], trace.streams["source"])
 
 
 # --- tokens
@@ -170,7 +173,7 @@ def pieces() -> Tokenizer:
 
 
 def test_tokens_look_like_their_text(pieces: Tokenizer) -> None:
-    shown = labels(pieces.encode_source("a book 漢"))
+    shown = labels(pieces.encode("a book 漢", ends=True))
     assert "".join(label.text for label in shown) == "a·book·漢[end]"
     assert shown[-1].special
     assert not shown[0].special
@@ -178,7 +181,7 @@ def test_tokens_look_like_their_text(pieces: Tokenizer) -> None:
 
 
 def test_special_tokens_are_told_from_text_that_looks_like_them(pieces: Tokenizer) -> None:
-    shown = labels(pieces.encode_target("<s>"))
+    shown = labels(pieces.encode("<s>", begins=True))
     assert shown[0].text == "[start]"
     assert not any(label.special and label.text == "[start]" for label in shown[1:])
 
@@ -195,7 +198,7 @@ def test_the_csv_gives_back_every_weight(trace: Trace) -> None:
     rows = list(csv.reader(io.StringIO(export.head_csv(trace, site, 1))))
     weights = np.array([row[1:] for row in rows[1:]], dtype=np.float32)
     assert torch.equal(torch.from_numpy(weights), site.weights(1))
-    assert rows[0][1:] == [f"{i} {label.text}" for i, label in enumerate(labels(trace.source))]
+    assert rows[0][1:] == [f"{i} {label.text}" for i, label in enumerate(labels(trace.streams["source"]))]
 
 
 def test_a_token_cannot_become_a_formula_in_a_spreadsheet(random_scope: Scope) -> None:

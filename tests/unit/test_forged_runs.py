@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small import VOCAB, random_ids, random_seq2seq
+from small import VOCAB, random_ids, random_seq2seq, trace_of
 
 from models.analysis import head_walk
 from models.analysis.checks import Check, check_site
@@ -13,8 +13,8 @@ from models.decoding import runs as decoding_runs
 from models.decoding.runs import Method, Run, check_runs
 from models.layers import similarity
 from models.scope import Scope
-from models.tokenizers.base import END, START
-from models.trace import AttentionSite, Trace, finish, record
+from models.tokenizers.base import END, START, Encoding
+from models.trace import AttentionSite, Trace, record
 
 SUM, CACHE, PREFIX = "probabilities sum to 1", "with the cache = without it", "same prefix, same probabilities"
 ROWS, USED, STATE = "attention rows sum to 1", "weights · v is what the model used", "the kept state is the right one"
@@ -30,9 +30,9 @@ def failed(checks: list[Check]) -> dict[str, float]:
 def runs(scope: Scope) -> dict[str, Run]:
     """The text "cab" given for "abc", of which the model writes "cba" itself: both have read the same at two positions."""
     trace = scope.run("abc", "cab")
-    serial = decoding_runs.autoregressive(scope.model, trace.source.ids, Method()).run
+    serial = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, Method()).run
     assert scope.tokenizer.decode(serial.taken) == "cba"
-    uncached = decoding_runs.along(scope.model, trace.source.ids, serial.taken)
+    uncached = decoding_runs.along(scope.model, trace.streams["source"].ids, serial.taken)
     return {"parallel": decoding_runs.of_trace(trace), "serial": serial, "uncached": uncached}
 
 
@@ -129,7 +129,7 @@ def test_the_kernels_error_is_relative_to_values_above_1(scope, factor, expected
 @pytest.mark.parametrize("n_key", [2, 4])      # only at step 2 of the self-attention; only in the cross-attention
 def test_the_kernels_error_is_measured_at_every_step(scope, monkeypatch, n_key):
     kernel = similarity.F.scaled_dot_product_attention
-    source = scope.encode_source("abc").ids
+    source = scope.encode(source="abc")["source"].ids
     true = decoding_runs.autoregressive(scope.model, source, Method(forced=((2, END),))).run
 
     def forged(q, k, v, **how):
@@ -184,11 +184,11 @@ class Tampered(AttentionSite):
 
     add_scores, weigh = 0.0, 1.0
 
-    def scores(self, head=None, batch=0):
-        return super().scores(head, batch) + self.add_scores
+    def scores(self, head=None, batch=0, rows=None):
+        return super().scores(head, batch, rows) + self.add_scores
 
-    def weights(self, head=None, batch=0):
-        return self.weigh * super().weights(head, batch)
+    def weights(self, head=None, batch=0, rows=None):
+        return self.weigh * super().weights(head, batch, rows)
 
 
 def tampered(site: AttentionSite, **how: float) -> AttentionSite:
@@ -290,9 +290,9 @@ def recurrent(attention: str = "bahdanau"):
     with torch.no_grad(), record() as recording:
         logits = model(source, target)[0]
     tokens = {"source": tuple("abcde"), "target": tuple("<wxyz")}
-    activations, attention_sites = finish(recording, tokens)
-    ids = type("Ids", (), {"ids": tuple(target[0].tolist())})
-    return model, Trace(None, ids, (), "", True, logits, activations, attention_sites), source
+    ids = {"source": tuple(source[0].tolist()), "target": tuple(target[0].tolist())}
+    streams = {name: Encoding("", ids[name], row, (None,) * len(row)) for name, row in tokens.items()}
+    return model, trace_of(recording, streams, logits), source
 
 
 BEFORE, H = "queries are the states before", "keys and values are the h_j"
@@ -337,9 +337,10 @@ def test_a_decoder_that_sees_more_than_the_fixed_vector_fails():
     assert check.passed
     assert check.name == "only h_m reaches the decoder"
     assert check.sentence == "Largest difference of any logit when every other state of the encoder is replaced by zeros"
-    assert check.limit == pytest.approx(1e-5 * max(1.0, float(trace.logits.abs().max())))
-    assert float(trace.logits.abs().max()) > 1
-    forged = replace(trace, logits=moved(trace.logits, (3, VOCAB - 1), -0.25))
+    assert check.limit == pytest.approx(1e-5 * max(1.0, float(trace.next_token.logits.abs().max())))
+    assert float(trace.next_token.logits.abs().max()) > 1
+    other = replace(trace.next_token, logits=moved(trace.next_token.logits, (3, VOCAB - 1), -0.25))
+    forged = replace(trace, outputs={"next token": other})
     assert failed(check_fixed_vector(model, forged)) == {check.name: pytest.approx(0.25, abs=1e-4)}
     aligned_model, aligned_trace, _ = recurrent("bahdanau")              # its decoder reads every state
     (check,) = check_fixed_vector(aligned_model, aligned_trace)

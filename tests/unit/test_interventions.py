@@ -3,11 +3,13 @@ model says under them."""
 
 import pytest
 import torch
+from small import forbidding
 
 from models.analysis.masked_comparison import run_masked
+from models.decoding import greedy
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, look_ahead, padding
-from models.tokenizers.base import END
-from models.trace.edits import READY_MADE, MaskChange, MaskChanges, ready_made
+from models.tokenizers.base import END, START
+from models.trace.edits import READY_MADE, Edit, Edits, MaskChange, edited, editing, ready_made
 
 
 def table(text: str) -> list[list[bool]]:
@@ -106,28 +108,65 @@ def test_cells_beyond_the_mask_do_nothing():
 
 
 def test_each_kind_of_attention_has_its_own_change_and_size():
-    changes = MaskChanges(
+    changes = Edits.of_kinds(
         encoder_self=MaskChange(ready="causal"), decoder_self=MaskChange(ready="previous"), cross=MaskChange(ready="window", k=0)
     )
-    masks = {kind: Mask() for kind in ("encoder_self", "decoder_self", "cross")}
-    changed = changes.apply(masks, 2, 3, torch.device("cpu"))
+    sizes = {"encoder_self": (2, 2), "decoder_self": (3, 3), "cross": (3, 2)}
+    with editing(changes):
+        changed = {kind: edited(Mask(), kind, "layers.0", 1, *shape, torch.device("cpu")) for kind, shape in sizes.items()}
     assert {kind: mask.layers[0].allowed[0, 0].tolist() for kind, mask in changed.items()} == {
         "encoder_self": table(".x .."), "decoder_self": table("xxx .xx x.x"), "cross": table(".x x. xx"),
     }  # fmt: skip
     assert changes.of("cross").k == 0
     other = changes.replaced("cross", MaskChange(ready="causal"))
-    assert (other.cross.ready, other.encoder_self, changes.cross.ready) == ("causal", changes.encoder_self, "window")
+    assert (other.of("cross").ready, changes.of("cross").ready) == ("causal", "window")
+    assert other.of("encoder_self") == changes.of("encoder_self")
+    assert edited(own := Mask(), "cross", "layers.0", 1, 3, 2, torch.device("cpu")) is own     # outside the block nothing holds
+
+
+def test_a_change_of_some_layers_and_heads_leaves_the_others_alone(scope):
+    """Two layers of three heads: one head of the second layer is shut, and only what lies behind it moves."""
+    shut = MaskChange(forbidden=((2, 0),))
+    plain = scope.run("abc", "cba")
+    edits = Edits((Edit("cross", shut, layers=(0,), heads=(2,)),))
+    trace = scope.run("abc", "cba", edits=edits)
+    own, site = (run.attention["decoder.layers.0.cross_attn"] for run in (plain, trace))
+    assert trace.edits == edits
+    for head in range(3):
+        assert site.allowed(head=head)[2, 0] == (head != 2)
+        assert torch.equal(site.weights(head)[:2], own.weights(head)[:2])
+    assert torch.equal(site.weights(1), own.weights(1))
+    left = own.weights(2)[2, 1:]
+    torch.testing.assert_close(site.weights(2)[2], torch.cat([torch.zeros(1), left / left.sum()]))
+    assert site.blocked_by(2, 0, head=2) == [DRAWN]
+    assert site.blocked_by(2, 0, head=1) == []
+    torch.testing.assert_close(site.head_out()[None], site.out, atol=1e-5, rtol=1e-4)
+    beyond = scope.run("abc", "cba", edits=Edits((Edit("cross", shut, layers=(1,)),)))     # the model has one layer
+    assert torch.equal(beyond.next_token.logits, plain.next_token.logits)
+
+
+def test_a_change_meets_a_cached_step_where_it_stands(scope):
+    """Position by position from the cache, and all at once: the same numbers under the same edits."""
+    edits = Edits((
+        Edit("cross", MaskChange(forbidden=((1, 0), (2, 3)), opened=((0, 1),)), heads=(0, 1)),
+        Edit("decoder_self", MaskChange(ready="window", k=1)),
+    ))
+    steps = list(greedy(scope.model, scope.given_ids("abc"), edits=edits))
+    given, row = (torch.tensor([ids]) for ids in (scope.given_ids("abc"), (START, *(step.token for step in steps[:-1]))))
+    with torch.no_grad(), editing(edits):
+        logits = scope.model(given, row)[0]
+    torch.testing.assert_close(torch.stack([step.log_probs for step in steps]), logits.log_softmax(-1), atol=1e-4, rtol=1e-4)
 
 
 def test_a_run_under_its_own_masks_says_what_each_pair_says_alone(scope):
     """Of two sources in one padded batch: the log-probability of each given token, their sum, and the model's own text."""
     runs = run_masked(scope, [("abd", "ce"), ("e", None)])
-    assert [run.trace.source.text for run in runs] == ["abd", "e"]
-    assert runs[1].trace.target.text == "e"
+    assert [run.trace.streams["source"].text for run in runs] == ["abd", "e"]
+    assert runs[1].trace.streams["target"].text == "e"
     for run, own in zip(runs, ("dba", "e"), strict=True):
-        target = run.trace.target.ids
+        target = run.trace.streams["target"].ids
         with torch.no_grad():
-            logits = scope.model(torch.tensor([run.trace.source.ids]), torch.tensor([target]))[0].double()
+            logits = scope.model(torch.tensor([run.trace.streams["source"].ids]), torch.tensor([target]))[0].double()
         assert run.labels == (*target[1:], END)
         wanted = [float(row[label] - row.logsumexp(0)) for row, label in zip(logits, run.labels, strict=True)]
         assert run.log_probs == pytest.approx(wanted, abs=1e-4)
@@ -139,16 +178,16 @@ def test_a_run_under_its_own_masks_says_what_each_pair_says_alone(scope):
 def test_what_is_forbidden_changes_what_is_said_and_what_is_written(scope):
     """No target position may read the source's first letter: the run and the writing both go without it."""
     pairs = [("abc", "cba")]
-    changes = MaskChanges(cross=MaskChange(forbidden=tuple((query, 0) for query in range(13))))
+    changes = Edits.of_kinds(cross=MaskChange(forbidden=tuple((query, 0) for query in range(13))))
     (before,), (after,) = run_masked(scope, pairs), run_masked(scope, pairs, changes)
     site = after.trace.attention["decoder.layers.0.cross_attn"]
     assert site.weights()[:, :, 0].abs().max() == 0
     allowed = torch.ones(4, 4, dtype=torch.bool)
     allowed[:, 0] = False
-    drawn = scope.run("abc", "cba", drawn={"cross": allowed})
-    wanted = drawn.logits.log_softmax(-1)[range(4), after.labels]
+    drawn = scope.run("abc", "cba", edits=forbidding({"cross": allowed}))
+    wanted = drawn.next_token.logits.log_softmax(-1)[range(4), after.labels]
     torch.testing.assert_close(torch.tensor(after.log_probs), wanted, rtol=1e-4, atol=1e-4)
     assert before.output == "cba" != after.output
     assert after.log_prob < before.log_prob - 1
-    first = drawn.logits[0].argmax()
+    first = drawn.next_token.logits[0].argmax()
     assert after.output_ids[0] == int(first)

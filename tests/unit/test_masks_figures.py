@@ -12,7 +12,7 @@ from drawn import SVG, Drawing, at, letters, mixed, rgb
 from models import Scope
 from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, MaskLayer
-from models.trace.edits import READY_MADE, MaskChange, MaskChanges
+from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.views.masks import files as masks_files
@@ -24,7 +24,7 @@ from viz_app.views.masks.payloads import MaskView
 TERMS = words.terms("translation", "eng-fra")
 OWN, CROSS = "decoder.layers.0.self_attn", "decoder.layers.1.cross_attn"
 PAPER, ACCENT, TEXT, HATCH, LOSS = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3", "#b8420f"
-CHANGES = MaskChanges(
+CHANGES = Edits.of_kinds(
     encoder_self=MaskChange(ready="window", k=1),
     decoder_self=MaskChange(forbidden=((2, 0),), opened=((1, 2),)),
     cross=MaskChange(lifted=(PADDING,), forbidden=((0, 0), (3, 2))),
@@ -115,8 +115,8 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
 
 def by_token(run: MaskedRun) -> np.ndarray:
     """Log-probabilities in nats of y₁ … </s>, from the run's logits."""
-    logits = run.trace.logits.double()
-    return (logits - logits.logsumexp(-1, keepdim=True)).numpy()[range(4), [*run.trace.target.ids[1:], 2]]
+    logits = run.trace.next_token.logits.double()
+    return (logits - logits.logsumexp(-1, keepdim=True)).numpy()[range(4), [*run.trace.streams["target"].ids[1:], 2]]
 
 
 def log_prob(run: MaskedRun) -> float:
@@ -184,12 +184,12 @@ def with_site(view: MaskView, site: object) -> MaskView:
 
 def test_what_a_change_is_called() -> None:
     names = {"encoder_self": "Encoder self", "decoder_self": "Decoder self", "cross": "Cross"}
-    assert masks_text.changed(MaskChanges(), names).startswith("Nothing is changed yet")
+    assert masks_text.changed(Edits(), names).startswith("Nothing is changed yet")
     assert masks_text.changed(CHANGES, names) == (
         "Changed. Encoder self: window of 1; Decoder self: 1 cell forbidden, 1 cell allowed; Cross: cross padding lifted, 2 cells "
         "forbidden."
     )
-    lifted = MaskChanges(decoder_self=MaskChange((LOOK_AHEAD, PADDING), "block-diagonal", 3))
+    lifted = Edits.of_kinds(decoder_self=MaskChange((LOOK_AHEAD, PADDING), "block-diagonal", 3))
     assert masks_text.changed(lifted, names) == "Changed. Decoder self: look-ahead lifted, target padding lifted, blocks of 3."
 
 
@@ -212,22 +212,22 @@ def test_which_of_two_is_likelier(view: MaskView, before: float, after: float, s
 ])  # fmt: skip
 @pytest.mark.parametrize("same", [True, False])
 def test_whether_looking_ahead_helped(view: MaskView, before: float, after: float, word: str, loss: str, same: bool) -> None:
-    ahead = MaskChanges(decoder_self=MaskChange(opened=((0, 1),)))
+    ahead = Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),)))
     old, new = run(view, (before / 4,) * 4), run(view, (after / 4,) * 4, (4, 2) if same else (5, 2))
     said = masks_text.cheat(old, new, ahead)
     assert [w for w in ("falls", "rises", "no difference") if f"{w} " in said] == [word]
     assert f"{loss} nats a token" in said
     assert ("stays the same" in said) == same
     assert ("comes out differently" in said) == (not same)
-    assert masks_text.cheat(old, new, MaskChanges(decoder_self=MaskChange(forbidden=((1, 0),)))) == ""
+    assert masks_text.cheat(old, new, Edits.of_kinds(decoder_self=MaskChange(forbidden=((1, 0),)))) == ""
 
 
 def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> None:
     old, new = run(view, (-1.0,), (4,), "a"), run(view, (-1.0,), (5,), "")
-    told = masks_text.story(old, new, MaskChanges(), {}, ["A note."])
+    told = masks_text.story(old, new, Edits(), {}, ["A note."])
     assert told[1] == "Under these masks the model writes: nothing (before: a)."
     assert told[-1] == "A note."
-    same = masks_text.story(old, old, MaskChanges(), {}, [])
+    same = masks_text.story(old, old, Edits(), {}, [])
     assert same[1] == "Under these masks the model writes: a (as before)."
     assert len(same) == 3       # nothing is said of looking ahead, not even an empty line
 
@@ -303,7 +303,7 @@ def test_cells_that_are_clipped_are_counted(cells: tuple, said: str) -> None:
 
 
 def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
-    shut = MaskChanges(cross=MaskChange(forbidden=tuple((q, k) for q in (1, 2) for k in range(4))))
+    shut = Edits.of_kinds(cross=MaskChange(forbidden=tuple((q, k) for q in (1, 2) for k in range(4))))
     (run,) = run_masked(scope, [("abc", "edc")], shut)
     site = run.trace.attention[CROSS]
     said = masks_text.empty_rows(site, "Cross", TARGET)

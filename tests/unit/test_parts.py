@@ -16,7 +16,7 @@ import models
 from models.analysis.checks import Check
 from models.scope import Scope
 from models.trace import Trace
-from models.trace.edits import MaskChange, MaskChanges
+from models.trace.edits import Edits, MaskChange
 from viz_app import ui, words
 from viz_app.session import live, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
@@ -120,7 +120,7 @@ def test_what_was_read_and_written(trace: Trace, scope: Scope, stale: bool) -> N
     ("a" * 42, "", "written"), ("a" * 43, "", "written long"), ("", "b" * 43, "written long"),
 ])  # fmt: skip
 def test_long_texts_are_set_smaller(trace: Trace, source: str, output: str, look: str) -> None:
-    long = replace(trace, source=replace(trace.source, text=source), output=output)
+    long = replace(trace, streams=trace.streams | {"source": replace(trace.streams["source"], text=source)}, output=output)
     assert ui.strip(long, TERMS, False)["look"] == look
 
 
@@ -219,21 +219,22 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
     masks_state.paint("cross", [(1, 2, 0), (0, 1, 1)])
     masks_state.choose("encoder_self", "window", 3)
     masks_state.mask_padding("decoder_self", False)
-    assert session.run(changes) == MaskChanges(
-        MaskChange(ready="window", k=3), MaskChange(("padding",)), MaskChange(forbidden=((1, 2),), opened=((0, 1),)),
+    assert session.run(changes) == Edits.of_kinds(
+        encoder_self=MaskChange(ready="window", k=3), decoder_self=MaskChange(("padding",)),
+        cross=MaskChange(forbidden=((1, 2),), opened=((0, 1),)),
     )  # fmt: skip
     assert session.says == {"cross-mask": "f1.2_a0.1", "encoder-mask": "window3", "decoder-mask": "nopad"}
     pasted = session.run(changes, encoder_mask="blocks4", decoder_mask="nopad")
-    assert pasted == MaskChanges(MaskChange(ready="block-diagonal", k=4), MaskChange(("padding",)))
+    assert pasted == Edits.of_kinds(encoder_self=MaskChange(ready="block-diagonal", k=4), decoder_self=MaskChange(("padding",)))
     masks_state.undo()
-    assert session.run(changes) == MaskChanges()
+    assert session.run(changes) == Edits()
     assert session.says == {}
 
 
 def test_only_kinds_that_there_are_can_be_changed(session: Session) -> None:
     trace = letters("recurrent", n_ctx=13).run("ab", "b")
     found = session.run(lambda: masks_state.changes(trace), encoder_mask="causal", cross_mask="f0.1")
-    assert found == MaskChanges(cross=MaskChange(forbidden=((0, 1),)))
+    assert found == Edits.of_kinds(cross=MaskChange(forbidden=((0, 1),)))
 
 
 # stand-ins and texts to start from
@@ -252,7 +253,7 @@ def test_the_shown_model_stands_in_for_itself_and_else_the_first_that_suits(monk
     assert reference_models.named("translation") == ("eng-fra-bahdanau", "eng-fra")
     assert reference_models.named("dates") == ("dates-bahdanau", "dates")
     assert reference_models.named("letters") == ()
-    other = replace(trace, source=replace(trace.source, ids=(9, 9, 9, 2)))
+    other = replace(trace, streams=trace.streams | {"source": replace(trace.streams["source"], ids=(9, 9, 9, 2))})
     assert reference_models.one_that(CurrentRun(scope, other), lambda found: found is not scope) is None
 
 
@@ -278,7 +279,7 @@ def test_a_desk_keeps_what_its_model_wrote_for_drafts(scope: Scope) -> None:
     assert session.drafts(scope) == ()                 # what was given is not what it wrote
     session.show(CurrentRun(scope, own))
     session.show(CurrentRun(scope, own))
-    assert session.drafts(scope) == (own.target.ids[1:],)
+    assert session.drafts(scope) == (own.streams["target"].ids[1:],)
     other = letters(n_ctx=13)
     assert session.drafts(other) == ()
     session.show(CurrentRun(other, given))

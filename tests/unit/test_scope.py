@@ -6,14 +6,17 @@ from dataclasses import asdict
 
 import pytest
 import torch
+from small import forbidding
 
 import models
 from models.architectures.attention_only import AttentionOnlyConfig
 from models.architectures.seq2seq import Seq2SeqConfig
+from models.architectures.transformer import Transformer
 from models.checkpoint import Checkpoint
 from models.layers.masks import DRAWN, LOOK_AHEAD
 from models.scope import Scope, default_device, padded
 from models.tokenizers.base import END, START
+from models.trace.edits import Edits, MaskChange
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +53,12 @@ def test_the_default_sizes():
     """Of the recurrent model and of attention alone; the Transformer's are the paper's (test_transformer)."""
     assert asdict(Seq2SeqConfig(31)) == {
         "vocab_size": 31, "d_model": 256, "d_hidden": 320, "d_align": 320, "cell": "gru", "bidirectional": True,
-        "attention": "bahdanau", "dropout": 0.1, "n_ctx": 512, "pad_id": 0,
+        "attention": "bahdanau", "dropout": 0.1, "n_ctx": 512, "pad_id": 0, "start_id": 1, "end_id": 2,
     }  # fmt: skip
     assert (Seq2SeqConfig(31).d_memory, Seq2SeqConfig(31, bidirectional=False).d_memory) == (640, 320)
     assert asdict(AttentionOnlyConfig(31)) == {
         "vocab_size": 31, "d_model": 64, "n_heads": 1, "n_self_layers": 0, "similarity": "scaled dot", "n_ctx": 64,
-        "positions": "sinusoidal", "residual": False, "pad_id": 0,
+        "positions": "sinusoidal", "residual": False, "pad_id": 0, "start_id": 1, "end_id": 2,
     }  # fmt: skip
 
 
@@ -69,25 +72,25 @@ def test_the_public_names():
 
 def test_a_teacher_forced_trace(scope, trace):
     assert trace.teacher_forced
-    assert trace.source.tokens == ("a", "b", "c", "</s>")
-    assert trace.target.tokens == ("<s>", "c", "b", "a")
-    assert trace.logits.shape == (4, 9)
-    assert trace.predicted == ("c", "b", "a", "</s>")
+    assert trace.streams["source"].tokens == ("a", "b", "c", "</s>")
+    assert trace.streams["target"].tokens == ("<s>", "c", "b", "a")
+    assert trace.next_token.logits.shape == (4, 9)
+    assert trace.next_token.predicted == ("c", "b", "a", "</s>")
     with torch.no_grad():
-        logits = scope.model(torch.tensor([trace.source.ids]), torch.tensor([trace.target.ids]))[0]
-    assert torch.equal(trace.logits, logits)
+        logits = scope.model(torch.tensor([trace.streams["source"].ids]), torch.tensor([trace.streams["target"].ids]))[0]
+    assert torch.equal(trace.next_token.logits, logits)
     assert list(trace.attention) == [
         "encoder.layers.0.self_attn", "decoder.layers.0.self_attn", "decoder.layers.0.cross_attn",
     ]  # fmt: skip
-    assert trace.activations["encoder.layers.0.resid_mid"].tokens == trace.source.tokens
-    assert trace.activations["logits"].tokens == trace.target.tokens
+    assert trace.activations["encoder.layers.0.resid_mid"].tokens == trace.streams["source"].tokens
+    assert trace.activations["logits"].tokens == trace.streams["target"].tokens
 
 
 def test_what_a_trace_holds_is_plain_data(trace):
     held = [a.value for a in trace.activations.values()]
     for site in trace.attention.values():
         held += [site.q, site.k, site.v, site.out, site.weights()]
-    for tensor in [trace.logits, *held]:
+    for tensor in [trace.next_token.logits, *held]:
         assert (tensor.device.type, tensor.dtype, tensor.requires_grad) == ("cpu", torch.float32, False)
 
 
@@ -103,25 +106,25 @@ def test_without_a_target_the_model_writes_one(scope):
     written = scope.write("abc")
     assert not trace.teacher_forced
     assert trace.output == written.text == "cba"
-    assert trace.target.ids == (START, *written.ids[:-1])
+    assert trace.streams["target"].ids == (START, *written.ids[:-1])
     assert written.ids[-1] == END
-    assert trace.predicted == scope.tokenizer.tokens(written.ids)   # teacher-forced on its own words it says them again
-    for step, logits in zip(written.steps, trace.logits, strict=True):
+    assert trace.next_token.predicted == scope.tokenizer.tokens(written.ids)   # teacher-forced on its own words it says them again
+    for step, logits in zip(written.steps, trace.next_token.logits, strict=True):
         torch.testing.assert_close(step.log_probs, logits.log_softmax(-1), atol=1e-4, rtol=1e-4)
 
 
 def test_a_draft_leaves_the_trace_as_it_is(scope):
     plain = scope.run("abc")
-    for draft in (plain.target.ids[1:], plain.target.ids[1:4], (5, 6)):
+    for draft in (plain.streams["target"].ids[1:], plain.streams["target"].ids[1:4], (5, 6)):
         drafted = scope.run("abc", drafts=[draft])
-        assert (drafted.target, drafted.output, drafted.teacher_forced) == (plain.target, plain.output, False)
-        assert drafted.logits.equal(plain.logits)
+        assert (drafted.streams, drafted.output, drafted.teacher_forced) == (plain.streams, plain.output, False)
+        assert drafted.next_token.logits.equal(plain.next_token.logits)
 
 
 def test_what_the_model_would_write_next_stands_at_each_position(scope):
     trace = scope.run("abc", "cbe")
-    assert trace.predicted[:3] == ("c", "b", "a")   # though the text given goes on with e
-    assert trace.target.tokens == ("<s>", "c", "b", "e")
+    assert trace.next_token.predicted[:3] == ("c", "b", "a")   # though the text given goes on with e
+    assert trace.streams["target"].tokens == ("<s>", "c", "b", "e")
 
 
 def test_each_way_of_writing(scope):
@@ -152,24 +155,24 @@ def test_text_the_model_cannot_read(scope, field, text, message):
 
 
 def test_the_longest_text_that_fits(scope):
-    assert len(scope.run("abcde" * 2 + "ab", "cba").source.ids) == scope.n_ctx
-    assert len(scope.run("abc", "abcde" * 2 + "ab").target.ids) == scope.n_ctx
-    assert len(scope.run("abcde" * 2 + "ab").target.ids) <= scope.n_ctx
+    assert len(scope.run("abcde" * 2 + "ab", "cba").streams["source"].ids) == scope.n_ctx
+    assert len(scope.run("abc", "abcde" * 2 + "ab").streams["target"].ids) == scope.n_ctx
+    assert len(scope.run("abcde" * 2 + "ab").streams["target"].ids) <= scope.n_ctx
 
 
 @pytest.mark.parametrize("text", ["👍🏽 a", "你好", "שלום", "e\u0301", "<script>", "</style>", "<s> </s>", "\ud83d", "\x00"])
 def test_unknown_characters_are_run_and_named(scope, text):
     trace = scope.run(text, text)
-    assert trace.source.text == text
-    assert trace.logits.isfinite().all()
-    assert set(trace.source.unknown) == set(text) - set("abcde")
-    assert scope.run(text).logits.isfinite().all()
+    assert trace.streams["source"].text == text
+    assert trace.next_token.logits.isfinite().all()
+    assert set(trace.streams["source"].unknown) == set(text) - set("abcde")
+    assert scope.run(text).next_token.logits.isfinite().all()
 
 
 def test_a_drawn_mask_blocks_what_it_says(scope, trace):
     allowed = torch.ones(4, 4, dtype=torch.bool)
     allowed[1, 0] = allowed[2] = False
-    drawn = scope.run("abc", "cba", drawn={"cross": allowed, "decoder_self": allowed})
+    drawn = scope.run("abc", "cba", edits=forbidding({"cross": allowed, "decoder_self": allowed}))
     cross, own = (drawn.attention[f"decoder.layers.0.{n}_attn"] for n in ("cross", "self"))
     assert torch.equal(cross.allowed(), allowed)
     assert (cross.weights()[:, ~allowed] == 0).all()
@@ -179,42 +182,35 @@ def test_a_drawn_mask_blocks_what_it_says(scope, trace):
     assert own.blocked_by(1, 0) == [DRAWN]
     assert own.blocked_by(2, 3) == [LOOK_AHEAD, DRAWN]
     assert own.blocked_by(1, 3) == [LOOK_AHEAD]
-    assert drawn.logits.isfinite().all()
-    assert not torch.equal(drawn.logits, trace.logits)
-    assert torch.equal(scope.run("abc", "cba").logits, trace.logits)   # nothing stays behind
+    assert drawn.next_token.logits.isfinite().all()
+    assert not torch.equal(drawn.next_token.logits, trace.next_token.logits)
+    assert torch.equal(scope.run("abc", "cba").next_token.logits, trace.next_token.logits)   # nothing stays behind
 
 
 def test_drawing_nothing_changes_nothing(scope, trace):
     everything = torch.ones(4, 4, dtype=torch.bool)
-    assert torch.equal(scope.run("abc", "cba", drawn={"encoder_self": everything}).logits, trace.logits)
+    drawn = scope.run("abc", "cba", edits=forbidding({"encoder_self": everything}))
+    assert torch.equal(drawn.next_token.logits, trace.next_token.logits)
 
 
-@pytest.mark.parametrize(
-    ("kind", "shape", "message"),
-    [
-        ("cross", (4, 5), r"the drawn cross mask must have shape \(4, 3\), not \(4, 5\)"),
-        ("encoder_self", (4, 4), r"the drawn encoder_self mask must have shape \(3, 3\), not \(4, 4\)"),
-        ("sideways", (4, 4), "drawn masks are for encoder_self, decoder_self, cross, not 'sideways'"),
-    ],
-)
-def test_a_drawn_mask_that_does_not_fit(scope, kind, shape, message):
-    with pytest.raises(ValueError, match=message):
-        scope.run("ab", "cba", drawn={kind: torch.ones(shape, dtype=torch.bool)})
+def test_an_edit_of_a_kind_that_the_model_has_not(scope):
+    with pytest.raises(ValueError, match="edits are for encoder_self, decoder_self, cross, not 'sideways'"):
+        scope.run("ab", "cba", edits=Edits.of_kinds(sideways=MaskChange(ready="causal")))
 
 
 def test_several_pairs_in_one_batch_are_each_alone(scope):
     pairs = [("abcde", "e"), ("a", "abc"), ("cb", None)]
     for (source, target), together in zip(pairs, scope.run_batch(pairs), strict=True):
         alone = scope.run(source, target)
-        n, m = len(alone.source.ids), len(alone.target.ids)
-        assert (together.source, together.target, together.output) == (alone.source, alone.target, alone.output)
-        torch.testing.assert_close(together.logits, alone.logits, atol=1e-4, rtol=1e-4)
+        n, m = len(alone.streams["source"].ids), len(alone.streams["target"].ids)
+        assert (together.streams, together.output) == (alone.streams, alone.output)
+        torch.testing.assert_close(together.next_token.logits, alone.next_token.logits, atol=1e-4, rtol=1e-4)
         for name, site in alone.attention.items():
             wide = together.attention[name]
             torch.testing.assert_close(wide.weights()[:, : site.q.shape[2], : site.k.shape[2]], site.weights())
         cross = together.attention["decoder.layers.0.cross_attn"]
-        assert cross.key_tokens == (*alone.source.tokens, *["<pad>"] * (6 - n))
-        assert cross.query_tokens[:m] == alone.target.tokens
+        assert cross.key_tokens == (*alone.streams["source"].tokens, *["<pad>"] * (6 - n))
+        assert cross.query_tokens[:m] == alone.streams["target"].tokens
     assert padded(("a",), 3) == ("a", "<pad>", "<pad>")
 
 
@@ -224,9 +220,9 @@ def test_pairs_run_together_have_the_traces_they_have_alone(name):
     pairs = [("3 May 1999", None), ("Tuesday, 22 October 2024", None), ("1.2.03", "2003"), ("5/6/07", None)]
     for (source, target), together in zip(pairs, scope.run_each(pairs), strict=True):
         alone = scope.run(source, target)
-        assert (together.source, together.target, together.output) == (alone.source, alone.target, alone.output)
-        assert (together.predicted, together.teacher_forced) == (alone.predicted, target is not None)
-        torch.testing.assert_close(together.logits, alone.logits, atol=1e-4, rtol=1e-4)
+        assert (together.streams, together.output) == (alone.streams, alone.output)
+        assert (together.next_token.predicted, together.teacher_forced) == (alone.next_token.predicted, target is not None)
+        torch.testing.assert_close(together.next_token.logits, alone.next_token.logits, atol=1e-4, rtol=1e-4)
         assert list(together.activations) == list(alone.activations)
         for key, activation in alone.activations.items():
             assert together.activations[key].tokens == activation.tokens
@@ -240,9 +236,9 @@ def test_pairs_run_together_have_the_traces_they_have_alone(name):
 
 
 def test_pairs_run_together_stop_where_they_would_alone(scope, monkeypatch):
-    monkeypatch.setattr("models.decoding.longest", lambda model, n: n)
+    monkeypatch.setattr(Transformer, "longest", lambda model, n: n)
     pairs = [("abc", None), ("abcde", None)]
-    assert [t.target for t in scope.run_each(pairs)] == [scope.run(*pair).target for pair in pairs]
+    assert [t.streams for t in scope.run_each(pairs)] == [scope.run(*pair).streams for pair in pairs]
 
 
 def test_sessions_in_many_threads_get_their_own_numbers(scope):
@@ -258,8 +254,8 @@ def test_sessions_in_many_threads_get_their_own_numbers(scope):
     for thread in threads:
         thread.join()
     for a, b in zip(alone, together, strict=True):
-        assert a.source == b.source
-        assert torch.equal(a.logits, b.logits)
+        assert a.streams == b.streams
+        assert torch.equal(a.next_token.logits, b.next_token.logits)
         for name, site in a.attention.items():
             assert torch.equal(site.weights(), b.attention[name].weights())
 

@@ -237,10 +237,10 @@ def test_a_trained_checkpoint_is_loaded_run_written_with_and_resumed(kind, tmp_p
     for site in (*trace.attention.values(), *other.attention.values()):
         assert all(check.passed for check in check_site(site))
     alone = scope.run("abcd", "dcba")
-    torch.testing.assert_close(alone.logits, trace.logits)
+    torch.testing.assert_close(alone.next_token.logits, trace.next_token.logits)
     assert scope.write("abc", "beam", width=1).ids == scope.write("abc").ids
-    forced = list(decoding.teacher_forced(scope.model, trace.source.ids, trace.target.ids[1:]))
-    torch.testing.assert_close(torch.stack([step.log_probs for step in forced]), trace.logits.log_softmax(-1))
+    forced = list(decoding.teacher_forced(scope.model, trace.streams["source"].ids, trace.streams["target"].ids[1:]))
+    torch.testing.assert_close(torch.stack([step.log_probs for step in forced]), trace.next_token.logits.log_softmax(-1))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from models.analysis.divergence import jensen_shannon
 from models.analysis.layer_timing import LENGTHS, Timing, growth, machine, measure
 from models.analysis.reach import BIDIRECTIONAL, CNN, D_NEW, KINDS, RNN, SELF_ATTENTION, Choice, holds, reach
 from models.analysis.sequence_layers import BACKWARD, FORWARD, Convolutional, Recurrent, SelfAttention, hops
+from models.architectures.encoder_decoder import ENCODER_SELF
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.layers.attention import MultiHeadAttention
 from models.layers.similarity import KINDS as SIMILARITIES
@@ -118,7 +119,7 @@ def test_an_impossible_convolution_is_refused(width, depth):
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 def test_the_scores_gradients_are_right_for_every_similarity(similarity):
-    layer, x = SelfAttention(MultiHeadAttention(6, 3, "encoder_self", similarity)), torch.randn(5, 6)
+    layer, x = SelfAttention(MultiHeadAttention(6, 3, ENCODER_SELF, similarity)), torch.randn(5, 6)
     plain = torch.stack([jacobian_norms.by_autograd(layer, x, i) for i in range(5)])
     torch.testing.assert_close(jacobian_norms.norms(layer, x), plain, rtol=1e-4, atol=1e-6)
 
@@ -222,7 +223,7 @@ def test_a_transformers_first_self_attention_is_differentiated_at_what_enters_it
     model, ids = random_model(norm=norm, n_encoder_layers=2), random_ids(1, N)
     found = reach(model, tuple(ids[0].tolist()), Choice(SELF_ATTENTION))
     first = model.encoder.layers[0]
-    x = model._embed(ids, "source")[0].detach()
+    x = model._embed_scaled(ids, "source")[0].detach()
     x = (first.add_norm_1.layer_norm(x) if norm == "pre" else x).detach()
     plain = torch.stack([jacobian_norms.by_autograd(SelfAttention(first.self_attn), x, i) for i in range(N)])
     torch.testing.assert_close(found.norms, plain, rtol=1e-4, atol=1e-6)

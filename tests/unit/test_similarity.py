@@ -106,7 +106,7 @@ def test_an_unknown_similarity_is_refused():
 def test_another_similarity_scores_the_same_trained_weights(scope):
     trained = scope.run("abc", "cba")
     again = scope.with_similarity("scaled dot").run("abc", "cba")
-    torch.testing.assert_close(again.logits, trained.logits, rtol=0, atol=0)
+    torch.testing.assert_close(again.next_token.logits, trained.next_token.logits, rtol=0, atol=0)
     other = scope.with_similarity("dot")
     first = other.run("abc", "cba").attention["encoder.layers.0.self_attn"]
     was = trained.attention["encoder.layers.0.self_attn"]
@@ -114,9 +114,9 @@ def test_another_similarity_scores_the_same_trained_weights(scope):
     torch.testing.assert_close(first.scores(), was.scores() * math.sqrt(was.d_head))
     assert [c.name for c in check_site(first) if not c.passed] == []
     for name in KINDS:
-        twice = [scope.with_similarity(name).run("abc", "cba").logits for _ in range(2)]
+        twice = [scope.with_similarity(name).run("abc", "cba").next_token.logits for _ in range(2)]
         assert torch.equal(*twice)
-    torch.testing.assert_close(scope.run("abc", "cba").logits, trained.logits, rtol=0, atol=0)
+    torch.testing.assert_close(scope.run("abc", "cba").next_token.logits, trained.next_token.logits, rtol=0, atol=0)
 
 
 def test_an_alignment_cannot_be_exchanged(scope):

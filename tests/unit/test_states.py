@@ -32,14 +32,14 @@ def trace(scope) -> Trace:
 def by_torch(scope: Scope, trace: Trace) -> np.ndarray:
     """The states by torch's own recurrence over the embedded tokens."""
     with torch.no_grad():
-        embedded = scope.model.embedding(torch.tensor([trace.source.ids])) * scope.config.d_model**0.5
+        embedded = scope.model.embedding(torch.tensor([trace.streams["source"].ids])) * scope.config.d_model**0.5
         return scope.model.encoder.recurrence(embedded)[0][0].numpy()
 
 
 @pytest.mark.parametrize("look", [LIGHT, DARK])
 def test_the_picture_is_of_the_states(scope, trace, look):
     figure = states.encoder_states(trace, scope.config, look, "The states")
-    cells, n, d = figure.data[0], len(trace.source.ids), scope.config.d_memory
+    cells, n, d = figure.data[0], len(trace.streams["source"].ids), scope.config.d_memory
     np.testing.assert_allclose(cells.z, by_torch(scope, trace), atol=1e-6)
     assert cells.z.shape == (n, d)
     assert cells.zmax == -cells.zmin == np.abs(cells.z).max()
@@ -63,7 +63,7 @@ def test_the_files_hold_the_states(scope, trace):
     kept = np.load(io.BytesIO(states.states_npz(trace)))
     np.testing.assert_array_equal(kept["encoder.states"], trace.activations["encoder.states"].value[0].numpy())
     assert kept["decoder.states"].shape == (3, scope.config.d_hidden)
-    assert list(kept["target_tokens"]) == list(trace.target.tokens)
+    assert list(kept["target_tokens"]) == list(trace.streams["target"].tokens)
 
 
 def test_the_words_say_its_sizes_and_which_way_it_reads(scope, trace):
@@ -81,7 +81,7 @@ def test_the_words_say_its_sizes_and_which_way_it_reads(scope, trace):
 
 def states_after(scope: Scope, trace: Trace, place: int) -> np.ndarray:
     """By how much each state moves when the token at this place is another."""
-    ids = list(trace.source.ids)
+    ids = list(trace.streams["source"].ids)
     ids[place] = ids[place] + 1
     other = scope.model.embedding(torch.tensor([ids])) * scope.config.d_model**0.5
     return (scope.model.encoder.recurrence(other)[0][0].detach().numpy() - by_torch(scope, trace)).round(6)
@@ -93,7 +93,7 @@ def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
     read, decoder = by_torch(scope, trace), scope.model.decoder
     h_m = np.concatenate([read[-1, :d], read[0, d:]])            # forward at the last token, backward at the first
     s_0 = np.tanh(decoder.W_s.weight.detach().numpy() @ h_m + decoder.W_s.bias.detach().numpy())
-    y = scope.model.embedding(torch.tensor([trace.target.ids])) * scope.config.d_model**0.5
+    y = scope.model.embedding(torch.tensor([trace.streams["target"].ids])) * scope.config.d_model**0.5
     with torch.no_grad():
         again = decoder.recurrence(y, torch.tensor(s_0)[None, None])[0][0]
     np.testing.assert_allclose(trace.activations["decoder.states"].value[0].numpy(), again.numpy(), atol=1e-6)

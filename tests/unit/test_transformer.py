@@ -117,7 +117,7 @@ def test_golden_list_of_trace_names(tiny):
         ("decoder.layers.1.cross_attn", "cross", 1),
     ]
     for name, site in recording.attention.items():
-        assert tiny.get_submodule(name).kind == site.kind   # a name is a path in the module tree
+        assert tiny.get_submodule(name).kind == site.site_kind   # a name is a path in the module tree
 
 
 def test_no_target_token_is_seen_before_its_time(tiny):

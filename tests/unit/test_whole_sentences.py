@@ -12,8 +12,9 @@ from models.analysis.layer_timing import Timing
 from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import measure
 from models.analysis.reach import BIDIRECTIONAL, CNN, RNN, SELF_ATTENTION, Choice, Reach
+from models.architectures.transformer import Transformer
 from models.layers.positions import wavelengths
-from models.trace.edits import MaskChange, MaskChanges
+from models.trace.edits import Edits, MaskChange
 from viz_app import words
 from viz_app.views.from_rnn import learners_text as from_rnn_learners_text
 from viz_app.views.from_rnn import text as from_rnn_text
@@ -149,7 +150,7 @@ def test_looking_ahead(before: float, after: float, same: bool, said: str) -> No
         for value, ids in ((before, (4, 2)), (after, (4, 2) if same else (5, 2)))
     )
     ends = "stays the same here" if same else "comes out differently"
-    assert masks_text.cheat(old, new, MaskChanges(decoder_self=MaskChange(opened=((0, 1),)))) == (
+    assert masks_text.cheat(old, new, Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),)))) == (
         f"The decoder may look ahead. {said} Writing, there is nothing ahead to read, yet each new token changes what earlier ones "
         f"see: the text {ends}."
     )
@@ -297,10 +298,13 @@ def test_what_the_gradients_say_of_the_division(softmax: tuple, product: tuple, 
 
 
 def test_where_queries_keys_and_values_come_from() -> None:
-    site, said = SimpleNamespace(projections={"W_Q": ()}), {}
-    for kind in ("encoder_self", "decoder_self", "cross"):
-        site.kind = kind
-        said[kind] = words.where_from(site, words.terms("translation", "eng-fra"))
+    said = {
+        kind.name: words.where_from(
+            SimpleNamespace(stack=kind.stack, role=kind.role, query_stream=kind.query_stream, key_stream=kind.key_stream),
+            words.terms("translation", "eng-fra"),
+        )
+        for kind in Transformer.kinds
+    }
     both = "Queries **Q**, keys **K** and values **V** all come from"
     assert said == {
         "encoder_self": f"{both} the English sentence: each English token may read every other, in both directions.",

@@ -6,7 +6,6 @@ import pytest
 import torch
 from drawn import letters
 
-from models.layers.masks import STREAMS
 from models.layers.similarity import KINDS, LearnedSimilarity
 from models.trace import AttentionSite
 from viz_app import words
@@ -51,7 +50,7 @@ def test_each_kind_of_attention_by_its_own_words(sites: dict[str, AttentionSite]
     title, short, subtitle, layer, head, reads, query, key, reader, read = TABLE[name]
     assert words.kind_title(site) == title
     assert words.kind_short(site) == short
-    assert words.kind_subtitle(site.kind, TERMS) == subtitle
+    assert words.kind_subtitle(site, TERMS) == subtitle
     assert words.layer_place(site) == layer
     assert words.place(site, 2) == head
     assert words.head_title(site, 2, TERMS) == f"{head}: {reads}"
@@ -75,7 +74,7 @@ def test_a_cross_attention_without_layers_is_called_what_it_is() -> None:
 def test_queries_keys_and_values_come_from_the_texts_that_the_streams_name(sites: dict[str, AttentionSite], name: str) -> None:
     """In the order they are named, each word for Q, K and V is followed by the text it is made from."""
     text = {"source": ENGLISH, "target": FRENCH}
-    query, key = (text[stream] for stream in STREAMS[sites[name].kind])
+    query, key = (text[stream] for stream in (sites[name].query_stream, sites[name].key_stream))
     said = words.where_from(sites[name], TERMS)
     parts = re.split(r"(?=Queries \*\*Q|keys \*\*K)", said.split(". ")[0]) if query != key else [said, said, said]
     assert query in parts[1]
@@ -123,19 +122,24 @@ def test_a_row_is_read_as_softmax_of_its_formula(sites: dict[str, AttentionSite]
 
 
 def test_terms_of_each_task() -> None:
-    assert words.Terms(
-        source=ENGLISH, source_token="English token", target=FRENCH, target_token="French token",
-        source_label="English sentence", target_label="French sentence",
-    ) == TERMS  # fmt: skip
-    assert words.terms("dates", "eng-fra") == words.Terms(
-        source="the date as written", source_token="character of the written date", target="the ISO date so far",
-        target_token="character of the ISO date", source_label="Date, in any format", target_label="ISO date",
-        aligned="dates-bahdanau",
-    )  # fmt: skip
-    assert words.terms("translation", "eng") == words.Terms(
-        source="the source sentence", source_token="source token", target="the translation so far",
-        target_token="translated token", source_label="Sentence", target_label="Translation",
-    )  # fmt: skip
+    assert {name: (stream.text, stream.token) for name, stream in TERMS.streams.items()} == {
+        "source": (ENGLISH, "English token"), "target": (FRENCH, "French token"),
+    }  # fmt: skip
+    assert (TERMS.source, TERMS.source_token) == (ENGLISH, "English token")
+    assert (TERMS.target, TERMS.target_token) == (FRENCH, "French token")
+    assert TERMS.labels == {"source": "English sentence", "target": "French sentence"}
+    dates = words.terms("dates", "eng-fra")
+    assert (dates.of("source").text, dates.of("source").token) == ("the date as written", "character of the written date")
+    assert (dates.of("target").text, dates.of("target").token) == ("the ISO date so far", "character of the ISO date")
+    assert (dates.label("source"), dates.label("target"), dates.aligned) == ("Date, in any format", "ISO date", "dates-bahdanau")
+    plain = words.terms("translation", "eng")
+    assert (plain.source, plain.source_token) == ("the source sentence", "source token")
+    assert (plain.target, plain.target_token) == ("the translation so far", "translated token")
+    assert (plain.label("source"), plain.label("target"), plain.aligned) == ("Sentence", "Translation", "eng-fra-bahdanau")
+    language = words.terms("language", "gpt")
+    assert (language.of("text").text, language.of("text").token) == ("the text", "token")
+    assert (language.label("text"), language.label("continuation")) == ("Text", "What follows")
+    assert (plain.of("text").text, plain.of("text").token, plain.label("text")) == ("the text", "token", "Text")
 
 
 @pytest.mark.parametrize(("name", "source", "target"), [
@@ -145,7 +149,7 @@ def test_languages_stand_in_the_order_of_the_name(name: str, source: str, target
     terms = words.terms("translation", name)
     assert (terms.source, terms.target) == (f"the {source} sentence", f"the {target} so far")
     assert (terms.source_token, terms.target_token) == (f"{source} token", f"{target} token")
-    assert (terms.source_label, terms.target_label) == (f"{source} sentence", f"{target} sentence")
+    assert (terms.label("source"), terms.label("target")) == (f"{source} sentence", f"{target} sentence")
 
 
 # numbers in words

@@ -20,10 +20,10 @@ def strip(trace: Trace, terms: words.Terms, stale: bool) -> dict:
     """What the model read and what it wrote."""
     label = "the model's own next token, position by position" if trace.teacher_forced else "the model writes"
     aside = "The last text that could be run: see the note at the left." if stale else ""
-    long = max(len(trace.source.text), len(trace.output)) > 42
+    long = max(len(trace.streams["source"].text), len(trace.output)) > 42
     return rows(
         "written long" if long else "written",
-        ("label-in", terms.source_label), ("source", trace.source.text), ("arrow", "→"),
+        ("label-in", terms.label("source")), ("source", trace.streams["source"].text), ("arrow", "→"),
         ("label-out", label), ("output", trace.output), ("stale", aside),
     )
 

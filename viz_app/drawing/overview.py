@@ -28,7 +28,7 @@ def overview(trace: Trace, terms: words.Terms, site: str = "", head: int = 0) ->
         few = max(1, LARGEST_AT_ONCE // (sites[0].n_heads * sites[0].n_query * sites[0].n_key))
         codes = torch.cat([pooled_codes(sites[i : i + few], k) for i in range(0, len(sites), few)]).numpy()
         blocks.append({
-            "kind": kind, "title": words.kind_title(sites[0]), "subtitle": words.kind_subtitle(kind, terms),
+            "kind": kind, "title": words.kind_title(sites[0]), "subtitle": words.kind_subtitle(sites[0], terms),
             "sites": [s.name for s in sites], "layers": [s.layer + 1 for s in sites],
             "heads": codes.shape[1], "rows": codes.shape[2], "cols": codes.shape[3], "pool": k, "offset": offset,
         })

@@ -5,23 +5,26 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from models.layers.masks import STREAMS
+from models.layers.masks import ROLES
 from models.tokenizers.base import Encoding
 from models.trace import AttentionSite, Trace
 
 
 def by_kind(trace: Trace) -> list[tuple[str, list[AttentionSite]]]:
     """(kind, its sites from the first layer to the last), kinds in the order encoder, decoder, cross."""
-    order = list(STREAMS)
+    order = list(dict.fromkeys(site.kind for site in sorted(trace.attention.values(), key=_place)))
     sites = sorted(trace.attention.values(), key=lambda site: (order.index(site.kind), site.layer))
     return [(kind, list(group)) for kind, group in groupby(sites, key=lambda site: site.kind)]
 
 
+def _place(site: AttentionSite) -> tuple[bool, int]:
+    """Encoder before decoder, self-attention before cross-attention."""
+    return site.stack != "encoder", ROLES.index(site.role)
+
+
 def token_rows(trace: Trace, site: AttentionSite) -> tuple[Encoding, Encoding]:
     """The encodings on the query axis and on the key axis."""
-    rows = {"source": trace.source, "target": trace.target}
-    query, key = STREAMS[site.kind]
-    return rows[query], rows[key]
+    return trace.axes(site)
 
 
 def blocked_bits(site: AttentionSite, head: int = 0) -> Tensor:

@@ -17,7 +17,8 @@ from viz_app.views.positions.shuffle import numbered
 
 def encoder_states(trace: Trace, config: Seq2SeqConfig, look: Look, title: str) -> go.Figure:
     """h_1 … h_n as signed colours centred on 0. Where the encoder reads in both directions, forward stands left."""
-    values, names = trace.activations["encoder.states"].value[0].numpy(), numbered([x.text for x in labels(trace.source)])
+    values = trace.activations["encoder.states"].value[0].numpy()
+    names = numbered([label.text for label in labels(trace.streams["source"])])
     n, d = values.shape
     limit = float(np.abs(values).max()) or 1.0
     cells = {
@@ -80,7 +81,7 @@ def states_csv(trace: Trace) -> str:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["token \\ number", *range(1, values.shape[1] + 1)])
-    for name, row in zip(numbered([label.text for label in labels(trace.source)]), values, strict=True):
+    for name, row in zip(numbered([label.text for label in labels(trace.streams["source"])]), values, strict=True):
         writer.writerow([name, *(str(value) for value in row)])
     return out.getvalue()
 
@@ -89,5 +90,6 @@ def states_npz(trace: Trace) -> bytes:
     """Every state of both halves under its name (encoder.states, decoder.states), a token a row, with the tokens."""
     kept = {name: trace.activations[name].value[0].numpy() for name in ("encoder.states", "decoder.states")}
     out = io.BytesIO()
-    np.savez_compressed(out, source_tokens=np.array(trace.source.tokens), target_tokens=np.array(trace.target.tokens), **kept)
+    tokens = {f"{name}_tokens": np.array(row.tokens) for name, row in trace.streams.items()}
+    np.savez_compressed(out, **tokens, **kept)
     return out.getvalue()

@@ -25,7 +25,7 @@ from models.checkpoint import FILES, CheckpointError, snapshot_path
 from models.decoding import runs as decoding_runs
 from models.scope import shipped_folder
 from models.tokenizers.base import Encoding
-from models.trace.edits import MaskChanges
+from models.trace.edits import Edits
 from viz_app.session.byte_cache import ByteCache, budget
 
 Value = TypeVar("Value")
@@ -81,9 +81,9 @@ def _readable(scope: Scope, texts: list[tuple[str, str]]) -> list[tuple[str, str
     readable = []
     for source, target in texts:
         with suppress(models.InputError):
-            length = len(scope.encode_source(source).ids)
+            length = len(scope.encode(source=source)["source"].ids)
             if target.strip():
-                length = max(length, len(scope.encode_target(target).ids))
+                length = max(length, len(scope.encode(target=target)["target"].ids))
             if length <= SHORT:
                 readable.append((source, target if target.strip() else None))
     return readable
@@ -96,12 +96,12 @@ def forced(scope: Scope, source: str, target: Encoding) -> Trace:
 
 def snapshot_trace(scope: Scope, step: int, text: Trace) -> Trace:
     """The source and the target of `text` under the weights of an earlier step, teacher-forced."""
-    return forced(snapshot(scope, step), text.source.text, text.target)
+    return forced(snapshot(scope, step), text.streams["source"].text, text.streams["target"])
 
 
 def swapped_trace(scope: Scope, similarity: str, text: Trace) -> Trace:
     """The source and the target of `text` under the same weights with another similarity, teacher-forced."""
-    return forced(swapped(scope, similarity), text.source.text, text.target)
+    return forced(swapped(scope, similarity), text.streams["source"].text, text.streams["target"])
 
 
 def decoded(scope: Scope, source: tuple[int, ...], method: decoding_runs.Method) -> decoding_runs.Autoregression:
@@ -122,11 +122,11 @@ def written(scope: Scope, source: str) -> tuple[int, ...]:
 def masked_runs(
     scope: Scope,
     pairs: tuple[tuple[str, str | Encoding | None], ...],
-    changes: MaskChanges,
+    edits: Edits,
     drafts: tuple[tuple[int, ...], ...] = (),
 ) -> list[MaskedRun]:
-    """Pairs in one batch under changed masks; `drafts` as in models.Scope.run_batch. Raises models.InputError."""
-    return _of(scope, "masked", pairs, changes, make=lambda: run_masked(scope, pairs, changes, drafts))
+    """Pairs in one batch under these edits; `drafts` as in models.Scope.run_batch. Raises models.InputError."""
+    return _of(scope, "masked", pairs, edits, make=lambda: run_masked(scope, pairs, edits, drafts))
 
 
 def reach(scope: Scope, source: tuple[int, ...], choice: Choice) -> Reach:

@@ -71,7 +71,7 @@ class LiveSession:
 
     def show(self, shown: CurrentRun) -> None:
         """A new run, to be shown from now on."""
-        written = shown.trace.target.ids[1:]
+        written = shown.trace.streams["target"].ids[1:]
         if not (self.shown and self.shown.scope is shown.scope):
             self._written.clear()
         if not shown.trace.teacher_forced and written not in self._written:

@@ -27,5 +27,5 @@ def one_that(shown: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
 
 def same_tokens(scope: Scope, shown: CurrentRun) -> bool:
     """Whether this model reads the shown source as the same row of tokens, under the same ids."""
-    own, there = scope.tokenizer.encode_source(shown.trace.source.text), shown.trace.source
+    own, there = scope.encode(source=shown.trace.streams["source"].text)["source"], shown.trace.streams["source"]
     return own.ids == there.ids and own.tokens == there.tokens

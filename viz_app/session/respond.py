@@ -24,7 +24,7 @@ def read(session: LiveSession, source: str, target: str) -> tuple[Trace | None, 
         said = checkpoints.told(error)
         notes[getattr(error, "field", SOURCE.name)] = small_print(f"{said[:1].upper()}{said[1:]}.", bad=True)
         return None, notes
-    for field, row in ((SOURCE, trace.source), (TARGET, trace.target)):
+    for field, row in ((SOURCE, trace.streams["source"]), (TARGET, trace.streams["target"])):
         notes[field.name] = small_print(words.length(row.tokens, scope.n_ctx, row.unknown))
     session.show(CurrentRun(scope, trace))
     return trace, notes

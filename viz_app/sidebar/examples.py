@@ -27,7 +27,7 @@ def suited(scope: Scope) -> list[str]:
 
 def readable(scope: Scope, text: str) -> bool:
     try:
-        scope.encode_source(text)
+        scope.encode(source=text)["source"]
     except InputError:
         return False
     return True

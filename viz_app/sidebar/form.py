@@ -79,10 +79,10 @@ def _texts(session: LiveSession) -> bool:
         label_visibility="collapsed", on_change=_take_example,
     )
     pause = live.PAUSE if session.is_open and session.shown.scope is session.scope else "0ms"
-    source = st.text_input(f"{t.source_label} (type here)", live=pause, **bound(SOURCE, _source()))
+    source = st.text_input(f"{t.label('source')} (type here)", live=pause, **bound(SOURCE, _source()))
     source_note = st.empty()
     target = st.text_input(
-        t.target_label, live=pause, placeholder="empty: the model writes it", **bound(TARGET, url_state.get(TARGET)),
+        t.label("target"), live=pause, placeholder="empty: the model writes it", **bound(TARGET, url_state.get(TARGET)),
         help="Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
     )
     target_note = st.empty()

@@ -52,7 +52,7 @@ def beam_tree(
     header: dict[str, Any] = {
         "steps": [[_node(h, (s.index, r), steps, path, scope) for r, h in enumerate(s.kept)] for s in steps],
         "node": list(node),
-        "source": [label.as_json() for label in labels(trace.source)],
+        "source": [label.as_json() for label in labels(trace.streams["source"])],
         "read": [label.as_json() for label in [token_label(scope.tokenizer, START), *read]],
         "token": token_label(scope.tokenizer, hypothesis.tokens[-1], first=len(hypothesis.tokens) == 1).as_json(),
         "candidates": [token_label(scope.tokenizer, i, first=not read).as_json() for i in ids[0].tolist()],

@@ -35,7 +35,7 @@ def choose(run: CurrentRun) -> Choices:
         settings = {"sample": _sampling, "beam": _beam}.get(how, dict)()
         attention = _reading(run.trace, place.mean)
     method = Method(how, **settings, forced=place.forced)
-    choices = Choices(method, attention, place, run.trace.source.ids, state.cleared())
+    choices = Choices(method, attention, place, run.trace.streams["source"].ids, state.cleared())
     step = min(place.step, story(run, choices)[1].n_steps - 1)
     state.go(step)
     return replace(choices, place=replace(place, step=step))

@@ -45,7 +45,7 @@ def arrays(story: Story, scope: Scope) -> bytes:
     every decoder site the weights (head, position, key), where the self-attention to later keys is 0; of a recurrent
     decoder its states and contexts (position, number)."""
     kept: dict[str, np.ndarray] = {
-        "source_tokens": np.array(story.trace.source.tokens),
+        "source_tokens": np.array(story.trace.streams["source"].tokens),
         "vocabulary": np.array(scope.tokenizer.tokens(range(scope.config.vocab_size))),
     }
     for name, run in (("parallel", story.parallel), ("serial", story.serial)):

@@ -55,8 +55,9 @@ def _downloads(run: CurrentRun, choices: Choices) -> None:
 
     def drawing() -> str:
         both = now()
-        position = min(choices.of(both.trace.source.ids).place.step, both.n_steps - 1)
-        title = f"{both.trace.source.text} — decoding, step {position + 1}: training beside inference ({HOW[both.method.how]})"
+        position = min(choices.of(both.trace.streams["source"].ids).place.step, both.n_steps - 1)
+        given = both.trace.streams["source"].text
+        title = f"{given} — decoding, step {position + 1}: training beside inference ({HOW[both.method.how]})"
         return svg.drawing(both, scope, choices.reading, position, title)
 
     with st.container(horizontal=True, gap="small", key="downloads"):

@@ -50,7 +50,7 @@ class Choices:
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the page's components show of a run."""
-    choices = choices.of(run.trace.source.ids)
+    choices = choices.of(run.trace.streams["source"].ids)
     written, both = story(run, choices)
     step = min(choices.place.step, both.n_steps - 1)
     drawn = {
@@ -62,17 +62,17 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
 
 def story(run: CurrentRun, choices: Choices) -> tuple[Autoregression, Story]:
     """What inference writes, and the whole of what the page tells."""
-    method = choices.of(run.trace.source.ids).method
-    written = cache.decoded(run.scope, run.trace.source.ids, method)
+    method = choices.of(run.trace.streams["source"].ids).method
+    written = cache.decoded(run.scope, run.trace.streams["source"].ids, method)
     free: Run | None = None
     if method.forced:
-        free = cache.decoded(run.scope, run.trace.source.ids, replace(method, forced=())).run
+        free = cache.decoded(run.scope, run.trace.streams["source"].ids, replace(method, forced=())).run
     return written, Story(run.trace, of_trace(run.trace), written.run, written.method, free)
 
 
 def along(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
     """One pass without a cache over tokens that are already there."""
-    return cache.along(run.scope, run.trace.source.ids, tokens)
+    return cache.along(run.scope, run.trace.streams["source"].ids, tokens)
 
 
 def _note(run: CurrentRun, both: Story, choices: Choices) -> str:

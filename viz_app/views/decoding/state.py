@@ -49,7 +49,7 @@ MEAN = Switch("heads", on="mean")
 def place(scope: Scope, trace: Trace) -> Place:
     """Where this session stands on this source."""
     found = _place()
-    source, previous = (str(scope.path), trace.source.ids), st.session_state.get(_SOURCE)
+    source, previous = (str(scope.path), trace.streams["source"].ids), st.session_state.get(_SOURCE)
     st.session_state[_SOURCE] = source
     if url_state.follows():
         st.session_state[_CLEARED] = False

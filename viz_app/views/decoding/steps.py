@@ -88,7 +88,7 @@ def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, st
         "step": step,
         "steps": story.n_steps,
         "note": note,
-        "source": _json(labels(trace.source)),
+        "source": _json(labels(trace.streams["source"])),
         "parallel": _parallel(story, tokenizer),
         "serial": _serial(story, tokenizer),
         "free": _free(story, tokenizer),
@@ -101,8 +101,8 @@ def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, st
         "sourceName": terms.source,
         "targetName": terms.target,
         "ownText": not trace.teacher_forced,
-        "vocab": len(trace.logits[0]),
-        "mostEntropy": math.log(len(trace.logits[0])),
+        "vocab": len(trace.next_token.logits[0]),
+        "mostEntropy": math.log(len(trace.next_token.logits[0])),
         "work": _work(story, scope),
         "unforceable": [PAD, START],
     }
@@ -165,7 +165,7 @@ def _lane(run: Run, tokenizer: Tokenizer) -> dict[str, Any]:
 
 def _parallel(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
     """The teacher's lane: what is given, what is read (the same shifted right), what is predicted."""
-    read = labels(story.trace.target)
+    read = labels(story.trace.streams["target"])
     best = story.parallel.log_probs.argmax(-1).tolist()
     end = token_label(tokenizer, story.parallel.taken[-1])
     return {
@@ -196,7 +196,7 @@ def _free(story: Story, tokenizer: Tokenizer) -> dict[str, Any] | None:
 
 
 def _work(story: Story, scope: Scope) -> dict[str, Any]:
-    n_source = len(story.trace.source.ids)
+    n_source = len(story.trace.streams["source"].ids)
     count = work(scope.config, n_source, len(story.serial))
     given = work(scope.config, n_source, len(story.parallel))
     return {

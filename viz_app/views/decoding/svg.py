@@ -38,7 +38,7 @@ def drawing(story: Story, scope: Scope, reading: Reading, step: int, title: str)
 
 def _rows(story: Story, scope: Scope, step: int) -> Drawn:
     tokenizer = scope.tokenizer
-    read = labels(story.trace.target)
+    read = labels(story.trace.streams["target"])
     given = [*read[1:], token_label(tokenizer, story.parallel.taken[-1])]
     best = token_labels(tokenizer, story.parallel.log_probs.argmax(-1).tolist())
     written = token_labels(tokenizer, story.serial.taken)[: step + 1]
@@ -67,7 +67,7 @@ def _step(x: float, y: float, name: str, run: Run, step: int, story: Story, scop
         parts.append(_box(x + 90, y - 11, max(0.5, 200 * p), 13, fill=fill, title=repr(p)))
         parts.append(_text(x + 296, y, f"{p:.3f}"))
     own = [_short(token_label(scope.tokenizer, t, first=n == 1).text) for n, t in enumerate(run.read[: i + 1])]
-    source = [_short(label.text) for label in labels(story.trace.source)]
+    source = [_short(label.text) for label in labels(story.trace.streams["source"])]
     read = (f"{reading.cross_name} to the source", reading.cross, source), ("Self-attention", reading.own, own)
     for what, site, tokens in read:
         if not site:

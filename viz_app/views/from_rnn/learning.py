@@ -19,7 +19,7 @@ TASK = "dates"
 def stages(shown: CurrentRun) -> None:
     """One date through every stage, and how each learned."""
     found = from_rnn_learners.stages(_shipped())
-    text = shown.trace.source.text if shown.scope.task == TASK else examples(TASK)[0]
+    text = shown.trace.streams["source"].text if shown.scope.task == TASK else examples(TASK)[0]
     st.markdown(say.STAGES)
     st.text(say.stage_text(text, shown.scope.task == TASK))
     _show(found, [cache.trace(cache.scope(one.checkpoint), text, None).output for one in found], "stages")

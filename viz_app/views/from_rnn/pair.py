@@ -40,7 +40,7 @@ def _read(scope: Scope, shown: CurrentRun) -> Trace:
     """The shown pair under this model, teacher-forced on the shown target."""
     if scope is shown.scope:
         return shown.trace
-    return cache.forced(scope, shown.trace.source.text, shown.trace.target)
+    return cache.forced(scope, shown.trace.streams["source"].text, shown.trace.streams["target"])
 
 
 def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
@@ -55,14 +55,14 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
         ),
     ]
     apart = jensen_shannon(two[0].weights, two[1].weights)
-    maps(draw.alignments(two, first.source, first.target), key="from-rnn-pair")
-    writes = [label.text for label in draw.written(first.target)]
+    maps(draw.alignments(two, first.streams["source"], first.streams["target"]), key="from-rnn-pair")
+    writes = [label.text for label in draw.written(first.streams["target"])]
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         unequal = words.unequal({scope.name: int(scope.training.get("step", 0)) for scope in scopes})
         st.markdown(say.divergence(float(apart.mean()), int(apart.argmax()), float(apart.max()), unequal))
         st.markdown(say.JENSEN_SHANNON)
-        source = [label.text for label in labels(first.source)]
+        source = [label.text for label in labels(first.streams["source"])]
         with st.container(horizontal=True, gap="small", key="downloads"):
             download(
             "Both alignments, CSV", lambda: files.alignments_csv(two, source, writes, apart), "two-alignments.csv", "text/csv",

@@ -26,12 +26,12 @@ def has_heads(scope: Scope) -> bool:
 
 def cross(trace: Trace) -> list[AttentionSite]:
     """Its cross-attentions, first layer first."""
-    return sorted((site for site in trace.attention.values() if site.kind == "cross"), key=lambda site: site.layer)
+    return sorted((site for site in trace.attention.values() if site.role != "self"), key=lambda site: site.layer)
 
 
 def same_rows(first: Trace, second: Trace) -> bool:
     """Whether both runs stand on the same tokens, source and target."""
-    return (first.source.tokens, first.target.tokens) == (second.source.tokens, second.target.tokens)
+    return all(first.streams[name].tokens == second.streams[name].tokens for name in ("source", "target"))
 
 
 def nearest(alignment: Tensor, sites: Sequence[AttentionSite]) -> tuple[int, int]:
@@ -50,7 +50,7 @@ def checks(traces: Sequence[Trace], pair: Sequence[Aligned], divergence: Tensor)
     half = (p + q) / 2
     again = sum((torch.xlogy(one, one) - torch.xlogy(one, half)).sum(-1) for one in (p, q)) / 2 / torch.log(torch.tensor(2.0))
     gap = float((divergence - again).abs().max())
-    same = sum(a != b for a, b in zip(traces[0].target.ids, traces[1].target.ids, strict=True))
+    same = sum(a != b for a, b in zip(traces[0].streams["target"].ids, traces[1].streams["target"].ids, strict=True))
     return [
         Check("rows sum to 1", rows, 1e-5, "Each row of weights sums to 1; largest difference in both pictures"),
         Check("both read the same target", float(same), 0.0, "Target tokens that differ between the two runs"),

@@ -35,12 +35,12 @@ class Layers:
 def layers(shown: CurrentRun) -> Layers | None:
     """The knobs, and the layers they ask for; with a note and this model's last good ones where the sentence is too long."""
     width, depth, seed = _knobs()
-    slot, n = st.empty(), len(shown.trace.source.ids)
+    slot, n = st.empty(), len(shown.trace.streams["source"].ids)
     if n > LONGEST:
         ui.note(slot, say.too_long(n, LONGEST), bad=True, key="from-rnn")
         model, last = st.session_state.get(_KEPT, ("", None))
         return last if model == shown.scope.fingerprint else None
-    found = Layers(shown.trace.source, [_named(shown, kind, width, depth, seed) for kind in KINDS])
+    found = Layers(shown.trace.streams["source"], [_named(shown, kind, width, depth, seed) for kind in KINDS])
     st.session_state[_KEPT] = shown.scope.fingerprint, found
     return found
 
@@ -65,4 +65,4 @@ def _named(shown: CurrentRun, kind: str, width: int, depth: int, seed: int) -> N
     host = None if kind == CNN else reference_models.one_that(shown, lambda scope: holds(scope.model, kind))
     choice = Choice(kind, seed if host is None else None, width, depth)
     scope = host or shown.scope
-    return Named(cache.reach(scope, shown.trace.source.ids, choice), say.weights(scope, choice))
+    return Named(cache.reach(scope, shown.trace.streams["source"].ids, choice), say.weights(scope, choice))

@@ -35,9 +35,10 @@ def trained(run: CurrentRun, name: str) -> str:
 def swapped(own: Trace, other: Trace, site: AttentionSite, head: int, name: str, trained: str) -> str:
     """How far this head's weights have moved, and how many next tokens the model would still say."""
     apart = (own.attention[site.name].weights(head) - site.weights(head)).abs().sum(-1).mean() / 2
-    same = sum(a == b for a, b in zip(own.predicted, other.predicted, strict=True))
+    predicted = own.next_token.predicted
+    same = sum(a == b for a, b in zip(predicted, other.next_token.predicted, strict=True))
     return (
         f"{words.place(site, head)} of a model trained with the {trained} similarity, here scored by {name}: on average "
-        f"{100 * float(apart):.0f} % of a row's attention goes elsewhere. Given the same text, {same} of {len(own.predicted)} next "
+        f"{100 * float(apart):.0f} % of a row's attention goes elsewhere. Given the same text, {same} of {len(predicted)} next "
         f"tokens are as before: {other.output or '(nothing)'}"
     )

@@ -7,7 +7,7 @@ import models
 from models.layers.masks import PADDING
 from models.scope import Scope
 from models.trace import AttentionSite, Trace
-from models.trace.edits import READY_MADE, MaskChange, MaskChanges
+from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import suited
@@ -25,7 +25,7 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     columns = st.columns([2.2, 1, 1.8, 0.9], gap="small", vertical_alignment="bottom")
     second, problem, shown = _batch(run.scope, *columns[:2])
     slot = columns[2].container(key="masks-note").empty()
-    columns[3].button("Undo all changes", on_click=state.undo, disabled=changes == MaskChanges(), key="masks-undo")
+    columns[3].button("Undo all changes", on_click=state.undo, disabled=changes == Edits(), key="masks-undo")
     kind, site, head = state.view(trace)
     columns = st.columns([2.4, 0.8, 1.5, 1.8, 1], gap="small", vertical_alignment="bottom")
     _mask_controls(kind, kinds(trace)[kind], changes.of(kind), *columns[:3])
@@ -56,7 +56,7 @@ def _batch(scope: Scope, left: DeltaGenerator, right: DeltaGenerator) -> tuple[s
 def default_second(scope: Scope) -> str:
     """Of the examples this model can read, the next longer one than the first, so that the first is padded."""
     offered = suited(scope)
-    lengths = {text: len(scope.encode_source(text).ids) for text in offered}
+    lengths = {text: len(scope.encode(source=text)["source"].ids) for text in offered}
     longer = [text for text in offered if lengths[text] > lengths[offered[0]]]
     return min(longer, key=lengths.get) if longer else offered[-1]
 
@@ -64,7 +64,7 @@ def default_second(scope: Scope) -> str:
 def _unreadable(scope: Scope, second: str) -> str:
     try:
         if second.strip():
-            scope.encode_source(second)
+            scope.encode(source=second)["source"]
     except models.InputError as error:
         return f"{str(error).replace('the source', 'This sentence')}."
     return ""

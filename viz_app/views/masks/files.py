@@ -19,7 +19,7 @@ GAIN, LOSS = "#1b3fae", "#b8420f"     # a weight that grew, a weight that shrank
 
 def log_probs_csv(shown: MaskView) -> str:
     """A row a token of the given target and one for the sum: log-probability before and after, in nats."""
-    tokens = [label.text for label in labels(shown.after.trace.target)[1:]] + ["[end]"]
+    tokens = [label.text for label in labels(shown.after.trace.streams["target"])[1:]] + ["[end]"]
     rows = [*zip(tokens, shown.before.log_probs, shown.after.log_probs, strict=True)]
     rows.append(("sum", shown.before.log_prob, shown.after.log_prob))
     return _csv([["token", "before (nats)", "after (nats)"], *([*row] for row in rows)])

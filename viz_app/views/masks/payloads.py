@@ -12,10 +12,10 @@ from torch import Tensor
 
 from models.analysis.checks import Check, check_site
 from models.analysis.masked_comparison import MaskedRun
-from models.layers.masks import DRAWN, STREAMS, Mask, MaskLayer
+from models.layers.masks import DRAWN, Mask, MaskLayer
 from models.tokenizers.base import PAD, SPECIALS
 from models.trace import AttentionSite, Trace
-from models.trace.edits import MaskChanges
+from models.trace.edits import Edits
 from viz_app import words
 from viz_app.drawing.labels import Label, labels
 from viz_app.drawing.notes import checked, small_print, strip
@@ -39,7 +39,7 @@ class Choices:
     second: str
     problem: str
     shown: int
-    changes: MaskChanges
+    changes: Edits
     kind: str
     site: str
     head: int
@@ -51,7 +51,7 @@ class MaskView:
 
     before: MaskedRun
     after: MaskedRun
-    changes: MaskChanges
+    changes: Edits
     kind: str
     site: str
     head: int
@@ -70,7 +70,7 @@ class MaskView:
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the page's components show of a run."""
     own, view = views(run, choices)
-    filled = masks_text.batch([len(one.trace.source.ids) for one in own]) if choices.second else masks_text.ALONE
+    filled = masks_text.batch([len(one.trace.streams["source"].ids) for one in own]) if choices.second else masks_text.ALONE
     return {
         "note masks": small_print(choices.problem or filled, bad=bool(choices.problem)),
         "written": strip(view.before.trace, run.terms, run.stale),
@@ -89,12 +89,14 @@ def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]
 def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:
     """The batch of both texts under the model's own masks and under the changed ones; one run if nothing is changed."""
     trace, scope, texts = run.trace, run.scope, [choices.second] if choices.second else []
-    pairs = (trace.source.text, trace.target.text if trace.teacher_forced else None), *((text, None) for text in texts)
-    drafts = trace.target.ids[1:], *(cache.written(scope, text) for text in texts)
-    own = cache.masked_runs(scope, pairs, MaskChanges(), drafts)
-    if choices.changes == MaskChanges():
+    target = trace.streams["target"].text if trace.teacher_forced else None
+    pairs = (trace.streams["source"].text, target), *((text, None) for text in texts)
+    drafts = trace.streams["target"].ids[1:], *(cache.written(scope, text) for text in texts)
+    own = cache.masked_runs(scope, pairs, Edits(), drafts)
+    if choices.changes == Edits():
         return own, own
-    return own, cache.masked_runs(scope, tuple((one.trace.source.text, one.trace.target) for one in own), choices.changes)
+    given = tuple((one.trace.streams["source"].text, one.trace.streams["target"]) for one in own)
+    return own, cache.masked_runs(scope, given, choices.changes)
 
 
 def first_site(trace: Trace, kind: str) -> AttentionSite:
@@ -111,11 +113,10 @@ def token_labels(trace: Trace, kind: str) -> tuple[list[Label], list[Label]]:
     """Labels of the query and the key axis, padding included."""
     site = first_site(trace, kind)
     lengths = (site.n_query, site.n_key)
-    rows = {"source": trace.source, "target": trace.target}
     fill = Label("[padding]", f"special token {SPECIALS[PAD]}", special=True)
     both = []
-    for stream, n in zip(STREAMS[kind], lengths, strict=True):
-        mine = labels(rows[stream])
+    for row, n in zip(trace.axes(site), lengths, strict=True):
+        mine = labels(row)
         both.append(mine + [fill] * (n - len(mine)))
     return both[0], both[1]
 
@@ -133,7 +134,7 @@ def masks(shown: MaskView) -> bytes:
     effect, effect_arrays = _effect(shown)
     header = {
         "kind": shown.kind, "painted": painted(change),
-        "title": f"{words.kind_title(site)}: {words.kind_subtitle(shown.kind, shown.terms)}",
+        "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, shown.terms)}",
         "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
         "queryAxis": axes[0], "keyAxis": axes[1],
         "layers": [_named(shown.kind, x.name) for x in base.layers], "drawn": _named(shown.kind, DRAWN),
@@ -153,8 +154,8 @@ def story(shown: MaskView) -> list[str]:
     for kind, name in names.items():
         site, change = first_site(shown.after.trace, kind), shown.changes.of(kind)
         notes.append(masks_text.outside(name, change, site.n_query, site.n_key))
-        real = shown.after.trace.source if STREAMS[kind][0] == "source" else shown.after.trace.target
-        notes.append(masks_text.empty_rows(site, name, [label.text for label in labels(real)]))
+        queries, _ = shown.after.trace.axes(site)
+        notes.append(masks_text.empty_rows(site, name, [label.text for label in labels(queries)]))
     return masks_text.story(shown.before, shown.after, shown.changes, names, [note for note in notes if note])
 
 
@@ -185,7 +186,7 @@ def _effect(shown: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     before, after = shown.sites
     queries, keys = token_labels(shown.after.trace, after.kind)
     difference = after.weights(shown.head) - before.weights(shown.head)
-    tokens = [*labels(shown.after.trace.target)[1:], Label("[end]", "special token </s>", special=True)]
+    tokens = [*labels(shown.after.trace.streams["target"])[1:], Label("[end]", "special token </s>", special=True)]
     header = {
         "title": shown.title, "site": shown.site, "head": shown.head, "kind": after.kind,
         "file": words.file_name(after, shown.head),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from models.trace import AttentionSite, Trace
-from models.trace.edits import MaskChange, MaskChanges
+from models.trace.edits import Edits, MaskChange
 from viz_app.session import url_state
 from viz_app.session.parameters import Choice, Notation, Text
 from viz_app.views.masks import notation as masks_notation
@@ -17,10 +17,10 @@ CHANGES = {
 _FIRST = "decoder_self"
 
 
-def changes(trace: Trace) -> MaskChanges:
+def changes(trace: Trace) -> Edits:
     """The changes of this session to the kinds of attention that this trace has."""
     kinds = {site.kind for site in trace.attention.values()}
-    return MaskChanges(**{kind: _of(kind) for kind in CHANGES if kind in kinds})
+    return Edits.of_kinds(**{kind: _of(kind) for kind in CHANGES if kind in kinds})
 
 
 def _of(kind: str) -> MaskChange:

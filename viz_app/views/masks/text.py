@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from models.analysis.masked_comparison import MaskedRun
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING
 from models.trace import AttentionSite
-from models.trace.edits import MaskChange, MaskChanges
+from models.trace.edits import Edits, MaskChange
 from viz_app import words
 
 QUESTION = "Masks: who may see whom, and why?"
@@ -127,7 +127,7 @@ def site_label(site: AttentionSite) -> str:
     return f"{side} {site.layer + 1}, {what}"
 
 
-def changed(changes: MaskChanges, names: dict[str, str]) -> str:
+def changed(changes: Edits, names: dict[str, str]) -> str:
     """What has been changed, in one line; `names` are those of the kinds there are."""
     parts = [f"{name}: {said}" for kind, name in names.items() if (said := _change(kind, changes.of(kind)))]
     return "Changed. " + "; ".join(parts) + "." if parts else "Nothing is changed yet: before and after are the same."
@@ -163,7 +163,7 @@ def empty_rows(site: AttentionSite, name: str, tokens: Sequence[str]) -> str:
 
 
 def story(
-    before: MaskedRun, after: MaskedRun, changes: MaskChanges, names: dict[str, str], notes: list[str]
+    before: MaskedRun, after: MaskedRun, changes: Edits, names: dict[str, str], notes: list[str]
 ) -> list[str]:
     """What was changed and what came of it: what is written, what is said of the given target, what else to know."""
     same = after.output_ids == before.output_ids
@@ -179,13 +179,13 @@ def effect(before: MaskedRun, after: MaskedRun) -> str:
     said = f"{nats(abs(change))} nats {'likelier' if change > 0 else 'less likely'}"
     if abs(change) < 0.0005:
         said = "as before" if change == 0 else "less than 0.001 apart"
-    given = _short(before.trace.target.text)
+    given = _short(before.trace.streams["target"].text)
     return f"Log-probability of the target “{given}”: {nats(before.log_prob)} → {nats(after.log_prob)} nats, {said}."
 
 
-def cheat(before: MaskedRun, after: MaskedRun, changes: MaskChanges) -> str:
+def cheat(before: MaskedRun, after: MaskedRun, changes: Edits) -> str:
     """When the decoder may see ahead: did that help with the given target, and what does it write; else empty."""
-    if not changes.decoder_self.opens_ahead:
+    if not changes.opens_ahead("decoder_self"):
         return ""
     old, new = (-run.log_prob / len(run.labels) for run in (before, after))
     loss = f"{old:.3f} → {new:.3f} nats a token"

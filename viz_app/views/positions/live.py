@@ -48,7 +48,7 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         models[draw_shuffle.WITHOUT] = without_positions(scope.model)
 
     def pictures(shown: CurrentRun) -> Pictures:
-        source, tests = shown.trace.source, _tests(shown, models, how, seed)
+        source, tests = shown.trace.streams["source"], _tests(shown, models, how, seed)
         stages = {"positions-stages": draw_shuffle.by_stage(source, tests)} if len(tests) > 1 else {}
         return {
             "positions-shuffle": draw_shuffle.shuffle(source, dict(zip(_titles(tests), tests.values(), strict=True))),
@@ -66,7 +66,7 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         else:
             plain(drawn["positions-explained"], key="positions-explained")
         if writing:
-            _writes(scope, shown.trace.source.ids, new_order(len(shown.trace.source.ids), how, seed), models)
+            _writes(scope, shown.trace.streams["source"].ids, new_order(len(shown.trace.streams["source"].ids), how, seed), models)
     with right:
         if "positions-stages" in drawn:
             plain(drawn["positions-explained"], key="positions-explained")
@@ -81,7 +81,7 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
 
 
 def _tests(shown: CurrentRun, models: dict[str, Model], how: str, seed: int) -> dict[str, ShuffleTest]:
-    ids = shown.trace.source.ids
+    ids = shown.trace.streams["source"].ids
     return {name: shuffle_test(model, ids, new_order(len(ids), how, seed)) for name, model in models.items()}
 
 
@@ -104,7 +104,7 @@ def _checks(shown: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = Non
 
 
 def _csv(shown: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> str:
-    tokens = [label.text for label in labels(shown.trace.source)]
+    tokens = [label.text for label in labels(shown.trace.streams["source"])]
     return files.shuffle_csv(tokens, test, bare) if bare else files.states_csv(tokens, test)
 
 
@@ -143,7 +143,7 @@ def added(shown: CurrentRun) -> None:
         ui.written(trace, shown.terms, shown.stale)
         st.markdown(say.NOT_ADDED if isinstance(shown.scope.model, Seq2Seq) else say.NOT_ATTENDED)
         return
-    tokens = [label.text for label in labels(trace.source)]
+    tokens = [label.text for label in labels(trace.streams["source"])]
     token = st.selectbox(
         "Token", range(len(tokens)), format_func=draw_shuffle.numbered(tokens).__getitem__, width=320,
         **url_state.bound(TOKEN, min(url_state.get(TOKEN), len(tokens) - 1)),

@@ -1,0 +1,144 @@
+"""What every architecture offers, so that scopes, decoding and pages ask for an ability and never for a class."""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from models.layers.attention import Cache
+from models.layers.masks import Masks, SiteKind
+from models.layers.positions import Positions
+from models.trace import tap
+
+
+@dataclass(frozen=True)
+class Field:
+    """One text that a person gives a model, and the stream its tokens stand on."""
+
+    name: str
+    stream: str
+    optional: bool = False
+    begins: bool = False      # <s> stands before it, where the tokenizer has one
+    ends: bool = False        # </s> stands behind it
+
+
+class Architecture(nn.Module):
+    """One embedding matrix for input and logits, and what lies between. Subclasses call `_set_paths` when they are made.
+
+    `forward` takes the ids of each stream, in the order of `streams`, and gives logits over `writes`, one row a position."""
+
+    fields: ClassVar[tuple[Field, ...]]
+    streams: ClassVar[tuple[str, ...]]
+    writes: ClassVar[str]                # the stream whose next token is predicted
+    kinds: tuple[SiteKind, ...]          # of its attentions, in the order a reader meets them
+    is_recurrent: bool = False           # a state carries the past: it has no keys to cache and no way back
+
+    def __init__(self, config: Any, *, positions: bool, dropout: float) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        self.positions = Positions(config.positions, config.n_ctx, config.d_model) if positions else None
+        self.dropout = nn.Dropout(dropout)
+
+    @property
+    def continues(self) -> bool:
+        """Whether what it writes goes on on the stream of what was asked, as a language model's does."""
+        return self.fields[0].stream == self.writes
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
+    def masks(self, *ids: Int[Tensor, "batch _"]) -> Masks:
+        """The model's own mask of each kind of attention, for the ids of each stream."""
+        raise NotImplementedError
+
+    def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
+        """The row on `writes` before a token is written, where `given` is what was asked: a source, or the text so far."""
+        raise NotImplementedError
+
+    def written_masks(self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"]) -> Masks:
+        """The masks of a run that has come to `row`."""
+        raise NotImplementedError
+
+    def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> Tensor | None:
+        """What is worked out of `given` once for all steps; None if nothing is."""
+        raise NotImplementedError
+
+    def decode(
+        self, row: Int[Tensor, "batch m"], memory: Tensor | None, masks: Masks, cache: Cache | None = None, start: int = 0
+    ) -> Float[Tensor, "batch m vocab"]:
+        """Logits after each position of `row`, whose first token stands at position `start` (>0 with a cache)."""
+        raise NotImplementedError
+
+    def longest(self, n_given: int) -> int:
+        """How many tokens a run may write before it is stopped, after so many given ones."""
+        raise NotImplementedError
+
+    def _set_paths(self) -> None:
+        """Tell every part that marks something its place in the module tree."""
+        for path, module in self.named_modules():
+            if hasattr(module, "path"):
+                module.path = path
+
+    def _embed(
+        self, ids: Int[Tensor, "batch n"], stream: str, stack: str, start: int = 0,
+        factor: float = 1.0, formula: str = "embedding(token)",
+    ) -> Float[Tensor, "batch n d_model"]:
+        """factor·embedding + position, from position `start` on; marked under `stack`. Raises ValueError beyond n_ctx."""
+        n = ids.shape[1]
+        if start + n > self.config.n_ctx:
+            raise ValueError(f"{start + n} tokens, but this model reads at most {self.config.n_ctx} (n_ctx)")
+        x = self.embedding(ids) * factor
+        tap(stack, "embedding", x, stream, "d_model", formula)
+        if self.positions is not None:
+            position = self.positions(n, start)
+            tap(stack, "position", position[None], stream, "d_model", f"{self.config.positions} position vectors")
+            x = x + position
+        return self.dropout(x)
+
+    def _logits(self, x: Float[Tensor, "batch m d_model"], formula: str) -> Float[Tensor, "batch m vocab"]:
+        """What the last layer made, times the embedding matrix; `formula` says so in symbols."""
+        logits = F.linear(x, self.embedding.weight)
+        tap("", "logits", logits, self.writes, "vocab", formula)
+        return logits
+
+
+# field → its least and largest value; the largest are far beyond any model of this kind and keep a mistyped one from being built
+SIZES = {
+    "vocab_size": (1, 2**20), "d_model": (1, 2**16), "d_ff": (1, 2**18), "d_hidden": (1, 2**16), "d_align": (1, 2**16),
+    "n_encoder_layers": (0, 256), "n_decoder_layers": (0, 256), "n_self_layers": (0, 256), "n_layers": (0, 256),
+    "n_ctx": (2, 2**16),
+}  # fmt: skip
+CHOICES = {"init": ("xavier", "scaled")}
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+def check_types(kind: type, values: dict[str, Any]) -> None:
+    """Raises ValueError for a value of another type than the configuration's field of that name has; True is no number here."""
+    for field in fields(kind):
+        value = values.get(field.name)
+        if field.name in values and type(value) is not field.type and not (field.type is float and type(value) is int):
+            raise ValueError(f"{field.name} must be {KINDS[field.type]}, not {value!r:.60}")
+
+
+def check_fields(config: object) -> None:
+    """Raises ValueError for a field of a configuration that is of another type than it says or out of its range."""
+    check_types(type(config), vars(config))
+    for name, value in vars(config).items():
+        least, largest = SIZES.get(name, (value, value))
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, not {value}")
+        if value > largest:
+            raise ValueError(f"{name} must be at most {largest:,}, not {value:,}")
+    for name, values in CHOICES.items():
+        if (value := getattr(config, name, values[0])) not in values:
+            raise ValueError(f"{name} must be {' or '.join(values)}, not {value!r}")
+    if not 0 <= getattr(config, "dropout", 0) < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1, not {config.dropout}")
+    if not 0 <= config.pad_id < config.vocab_size:
+        raise ValueError(f"pad_id must be a token of the vocabulary, 0 to {config.vocab_size - 1}, not {config.pad_id}")

@@ -1,0 +1,137 @@
+"""One attention of one run, by its causes: q, k, v, named terms, mask and similarity, O(n·d). Scores, weights and what a head
+passes on are derived when asked, for one head and for a slice of its rows, so that a long text never makes an n × n tensor
+that nobody looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from models.layers.masks import Mask, SiteKind
+from models.layers.similarity import Similarity, masked_softmax
+from models.trace.deferred import Kept, Product
+
+Rows = slice | None     # of the queries; None for all
+
+
+@dataclass(frozen=True)
+class ScoreTerm:
+    """What is added to the scores by how far a key stands from its query, as T5's relative bias and ALiBi's slope are:
+    row `least + …` of a table, kept instead of its n² numbers.
+
+    `table` is (head, distance); a key `d` positions after its query (negative before) gets column d − least, held to the ends."""
+
+    name: str
+    table: Float[Tensor, "head distance"]
+    least: int
+
+    def scores(self, head: int | None, queries: Int[Tensor, query], n_key: int) -> Float[Tensor, "*head query key"]:
+        """The term of one head, or (None) of all, for the queries at these positions."""
+        distance = torch.arange(n_key)[None] - queries[:, None]
+        column = (distance - self.least).clamp(0, self.table.shape[1] - 1)
+        return (self.table if head is None else self.table[head])[..., column]
+
+
+@dataclass(frozen=True)
+class AttentionSite:
+    """Shapes: q (batch, head, query, d_head); k, v (batch, key head, key, d_head); `out` is what the fused kernel returned,
+    (batch, head, query, d_head). Where there are fewer key heads than heads, a group of heads reads the same one."""
+
+    name: str
+    site_kind: SiteKind
+    x: Tensor         # what W_Q was applied to, (batch, query, d_model)
+    memory: Tensor    # what W_K and W_V were applied to, (batch, key, d_model); with a cache, the new positions only
+    q: Tensor | Product = Kept()   # noqa: RUF009 (a descriptor; reads as a tensor)
+    k: Tensor | Product = Kept()   # noqa: RUF009 (a descriptor; reads as a tensor)
+    v: Tensor | Product = Kept()   # noqa: RUF009 (a descriptor; reads as a tensor)
+    out: Tensor
+    mask: Mask
+    similarity: Similarity
+    projections: dict[str, tuple[Tensor, Tensor | None]]     # W_Q W_K W_V W_O → (weight, bias); none if q is not x·W
+    query_tokens: tuple[str, ...] = ()
+    key_tokens: tuple[str, ...] = ()
+    terms: tuple[ScoreTerm, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The name of its kind, which is that of its mask among the model's."""
+        return self.site_kind.name
+
+    @property
+    def stack(self) -> str:
+        """ "encoder" or "decoder"."""
+        return self.site_kind.stack
+
+    @property
+    def role(self) -> str:
+        """One of models.layers.masks.ROLES."""
+        return self.site_kind.role
+
+    @property
+    def query_stream(self) -> str:
+        return self.site_kind.query_stream
+
+    @property
+    def key_stream(self) -> str:
+        return self.site_kind.key_stream
+
+    @property
+    def layer(self) -> int:
+        """The layer's number, from 0, within its stack."""
+        return next((int(part) for part in self.name.split(".") if part.isdigit()), 0)
+
+    @property
+    def n_heads(self) -> int:
+        return self.out.shape[1]
+
+    @property
+    def d_head(self) -> int:
+        return self.kept("q").shape[3]
+
+    @property
+    def n_query(self) -> int:
+        return self.out.shape[2]
+
+    @property
+    def n_key(self) -> int:
+        return self.kept("k").shape[2]
+
+    def kept(self, part: str) -> Tensor | Product:
+        """q, k or v without working it out."""
+        return getattr(self, f"_{part}")
+
+    def allowed(self, batch: int = 0, head: int | None = 0, rows: Rows = None) -> Bool[Tensor, "*head query key"]:
+        """True where the mask lets the query see the key, in one head or (None) in all."""
+        allowed = self.mask.expanded(batch, head, self.n_query, self.n_key)[..., rows or slice(None), :]
+        return allowed if head is not None else allowed.expand(self.n_heads, *allowed.shape[-2:])
+
+    def blocked_by(self, query: int, key: int, batch: int = 0, head: int = 0) -> list[str]:
+        """Names of the mask layers that block this cell; empty if it is open."""
+        return self.mask.blocked_by(query, key, self.n_query, self.n_key, batch, head)
+
+    def scores(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query key"]:
+        """Scaled similarity and the named terms, before the mask, of one head or of all; of all queries or a slice."""
+        q, k = self._part("q", head, batch), self._part("k", head, batch)
+        scores = self.similarity(q[..., rows or slice(None), :], k)
+        if self.terms:
+            queries = torch.arange(self.n_query)[rows or slice(None)] + (self.n_key - self.n_query)     # a cache's come before
+            scores = scores + sum(term.scores(head, queries, self.n_key) for term in self.terms)
+        return scores
+
+    def weights(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query key"]:
+        """softmax of the masked scores. Rows sum to 1; a row with nothing allowed is all zeros."""
+        return masked_softmax(self.scores(head, batch, rows), self.allowed(batch, head, rows))
+
+    def head_out(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query d_head"]:
+        """weights · v, before W_O."""
+        return self.weights(head, batch, rows) @ self._part("v", head, batch)
+
+    def _part(self, part: str, head: int | None, batch: int) -> Tensor:
+        kept = self.kept(part)
+        group = self.n_heads // kept.shape[1]
+        if head is None:
+            return getattr(self, part)[batch].repeat_interleave(group, dim=0) if group > 1 else getattr(self, part)[batch]
+        return kept.read_head(batch, head // group) if isinstance(kept, Product) else kept[batch, head // group]
