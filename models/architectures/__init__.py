@@ -2,16 +2,18 @@
 
 from models.architectures.attention_only import AttentionOnly, AttentionOnlyConfig
 from models.architectures.base import Architecture
+from models.architectures.gpt import GPT, GPTConfig
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.architectures.transformer import Transformer, TransformerConfig
 
 Model = Architecture
-Config = TransformerConfig | Seq2SeqConfig | AttentionOnlyConfig
+Config = TransformerConfig | Seq2SeqConfig | AttentionOnlyConfig | GPTConfig
 
 ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
     "transformer": (Transformer, TransformerConfig),
     "seq2seq": (Seq2Seq, Seq2SeqConfig),
     "attention only": (AttentionOnly, AttentionOnlyConfig),
+    "gpt": (GPT, GPTConfig),
 }
 
 

@@ -112,7 +112,7 @@ class Architecture(nn.Module):
 SIZES = {
     "vocab_size": (1, 2**20), "d_model": (1, 2**16), "d_ff": (1, 2**18), "d_hidden": (1, 2**16), "d_align": (1, 2**16),
     "n_encoder_layers": (0, 256), "n_decoder_layers": (0, 256), "n_self_layers": (0, 256), "n_layers": (0, 256),
-    "n_ctx": (2, 2**16),
+    "n_ctx": (2, 2**16), "window": (0, 2**16),
 }  # fmt: skip
 CHOICES = {"init": ("xavier", "scaled")}
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
