@@ -15,6 +15,7 @@ from models.training.recipes import PLANS
 
 PAIRS = {"nargs": "+", "metavar": "FILE"}
 TWO_WAYS = "a tab-separated file, or two that agree line by line; .gz too"
+TEXTS = "files of text, tables (.tsv) by their first column (language)"
 EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError, ValueError)
 
 
@@ -52,8 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train a model on a task")
     train.add_argument("task", choices=list(PLANS))
     kinds = sorted({model for plans in PLANS.values() for model in plans})
-    train.add_argument("--model", choices=kinds, default="transformer", help="what to train (transformer)")
-    train.add_argument("--data", type=Path, **PAIRS, help=f"the sentence pairs: {TWO_WAYS} (translation)")
+    train.add_argument("--model", choices=kinds, help="what to train (the first that the task has: transformer, gpt)")
+    train.add_argument("--data", type=Path, **PAIRS, help=f"the sentence pairs: {TWO_WAYS} (translation); {TEXTS}")
     train.add_argument("--valid", type=Path, **PAIRS, help="pairs to validate on, instead of 1 %% of --data")
     train.add_argument("--test", type=Path, **PAIRS, help="pairs to score at the end, instead of 2 %% of --data")
     train.add_argument("--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokens (translation)")
@@ -73,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
     evaluate = commands.add_parser("evaluate", help="print a checkpoint's score on held-out cases")
     evaluate.add_argument("checkpoint")
-    evaluate.add_argument("--data", type=Path, **PAIRS, help="the pairs the split is taken from (translation)")
+    evaluate.add_argument("--data", type=Path, **PAIRS, help=f"the pairs the split is taken from (translation); {TEXTS}")
     evaluate.add_argument("--test", type=Path, **PAIRS, help=f"score on all of these pairs: {TWO_WAYS} (translation)")
     evaluate.add_argument("--limit", type=_positive, help="only the first so many cases")
     evaluate.add_argument("--by-length", action="store_true", help="the score of short and of long sources too")

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,20 @@ from models.checkpoint import add_to_record
 from models.scope import Scope, chosen_device, load
 from models.tasks import open_task
 from models.tasks.base import Case, Task
+from models.tasks.language import LanguageTask, Passage
 from models.tasks.pair_files import as_paths, fingerprint, read_pairs
+from models.tasks.text_files import DOCUMENTS
 from models.tasks.translation import TranslationTask, as_cases
 from models.training.evaluation import METRICS, by_length, hypotheses, signature
+from models.training.likelihood import PERPLEXITY, baselines, likelihoods
 
 
 def record_score(task: Task, out: Path, device: torch.device) -> None:
     """Score the checkpoint as it lies on the disk on the whole test split, and add that to its record."""
+    if task.metric == PERPLEXITY:
+        _predict(task, load(out, device=device), record=True)
+        print(f"checkpoint in {out}")
+        return
     cases = task.held_out()
     scope = load(out, device=device)
     print(f"held-out {_recorded(scope, task.metric, _write_all(scope, cases), cases)}; checkpoint in {out}")
@@ -45,6 +53,31 @@ def _measured(scope: Scope, metric: str, result: float, n_cases: int) -> dict[st
     return {"scores": scores, "measured_on": scope.weights_digest}
 
 
+def _predict(task: LanguageTask, scope: Scope, limit: int | None = None, *, record: bool = False) -> None:
+    """Print how well the model predicts the held-out texts, beside models that count tokens; add it to the record if asked."""
+    passages = task.passages(limit)
+    measured = _read_all(scope, passages)
+    counted = baselines(task.labels("train"), passages, scope.tokenizer.vocab_size)
+    for name, value in (measured | counted).items():
+        print(f"{name:24} {value:10,.3f}")
+    print(f"over {len(passages):,} held-out passages, {sum(len(passage.labels) for passage in passages):,} tokens")
+    if record:
+        add_to_record(scope.path, **_likelihoods(scope, measured | counted, len(passages)))
+
+
+def _likelihoods(scope: Scope, measured: Mapping[str, float], n_passages: int) -> dict[str, Any]:
+    """What was measured as a record holds it: the perplexity first."""
+    names = {PERPLEXITY: f"held-out {PERPLEXITY}"}
+    scores = {names.get(name, name): round(value, 4) for name, value in measured.items()}
+    return {"scores": scores | {"cases": n_passages}, "measured_on": scope.weights_digest}
+
+
+def _read_all(scope: Scope, passages: list[Passage], of: str = "") -> dict[str, float]:
+    """The model's likelihoods, with a bar."""
+    with tqdm(total=len(passages), unit="passage", leave=False, desc=of or None) as bar:
+        return likelihoods(scope.model, passages, lambda done: bar.update(done - bar.n))
+
+
 def _write_all(scope: Scope, cases: list[Case], of: str = "") -> list[str]:
     """What the model writes for each case, with a bar."""
     with tqdm(total=len(cases), unit="case", leave=False, desc=of or None) as bar:
@@ -56,6 +89,8 @@ def evaluate(options: argparse.Namespace) -> int:
     scope = load(options.checkpoint, device=chosen_device(options.device))
     if options.record and options.limit:
         raise ValueError("--record is for the score over all cases, not for one with a --limit")
+    if scope.task == LanguageTask.name:
+        return _evaluate_text(scope, options)
     metric, cases = _cases(options, scope)
     if options.snapshots:
         return _evaluate_snapshots(scope, metric, cases, options)
@@ -70,10 +105,39 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _evaluate_snapshots(scope: Scope, metric: str, cases: list[Case], options: argparse.Namespace) -> int:
-    """Print, and record at once, the score of one snapshot after the other: what is measured stays if it is stopped."""
+def _evaluate_text(scope: Scope, options: argparse.Namespace) -> int:
+    """The likelihood of held-out text, of the finished weights or of each snapshot."""
+    if options.test or options.by_length:
+        raise ValueError("--test and --by-length are for a model that writes an answer, not for one of running text")
+    trained_on = scope.training.get("data")
+    documents = trained_on.get("documents are") if isinstance(trained_on, dict) else None
+    settings = {"documents": documents} if documents in DOCUMENTS else {}
+    task = open_task(scope.task, options.data, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx, **settings)
+    if task.data() != trained_on:
+        _note("this is not the data the checkpoint was trained on")
+    if not options.snapshots:
+        _predict(task, scope, options.limit, record=options.record)
+        return 0
+    _check_snapshots(scope)
+    every, passages = {}, task.passages(options.limit)
+    for step in scope.snapshots:
+        then = load(scope.path, device=scope.device, snapshot=step)
+        measured = _read_all(then, passages, f"step {step:,}")
+        print(f"step {step:6,}: " + ", ".join(f"{name} {value:.3f}" for name, value in measured.items()), flush=True)
+        if options.record:
+            every[str(step)] = _likelihoods(then, measured, len(passages))
+            add_to_record(scope.path, snapshot_scores=every)
+    return 0
+
+
+def _check_snapshots(scope: Scope) -> None:
     if not scope.snapshots:
         raise ValueError(f"{scope.name} keeps no snapshots of its training; attnscope train --snapshots does")
+
+
+def _evaluate_snapshots(scope: Scope, metric: str, cases: list[Case], options: argparse.Namespace) -> int:
+    """Print, and record at once, the score of one snapshot after the other: what is measured stays if it is stopped."""
+    _check_snapshots(scope)
     if options.by_length:
         raise ValueError("--by-length is for the finished weights, not for --snapshots")
     every = {}

@@ -15,7 +15,7 @@ from models.evaluate_command import record_score
 from models.scope import chosen_device, load
 from models.tasks import open_task
 from models.tasks.pair_files import read_pairs
-from models.training.recipes import Plan, in_words, plan_for
+from models.training.recipes import PLANS, Plan, in_words, plan_for
 from models.training.run_folder import claimed, clear, leftovers
 from models.training.trainer import Recipe, Trainer, join_processes
 
@@ -35,25 +35,32 @@ def add_settings(train: argparse.ArgumentParser) -> None:
 def _settings() -> dict[str, dict[str, type]]:
     sizes = {f.name: f.type for _, read in ARCHITECTURES.values() for f in fields(read)}
     recipe = {f.name: f.type for f in fields(Recipe)}
-    data = {"vocab_size": int, "max_tokens": int, "batch_size": int, "licence": str}
+    data = {"vocab_size": int, "max_tokens": int, "batch_size": int, "licence": str, "documents": str, "tokens": str}
     return {"model": {n: t for n, t in sizes.items() if n not in ("vocab_size", "pad_id")}, "data": data, "recipe": recipe}
+
+
+def _model(options: argparse.Namespace) -> str:
+    """The model to train: the task's first if none is named."""
+    return options.model or next(iter(PLANS[options.task]))
 
 
 def plan_of(options: argparse.Namespace, n_pairs: int | None = None) -> Plan:
     """The plan of the task, the model and so many sentence pairs, with the flags that were given. Raises ValueError for a
     flag that is not theirs."""
-    plan = plan_for(options.task, options.model, n_pairs)
+    plan = plan_for(options.task, _model(options), n_pairs)
     given = {
         kind: {n: v for n in names if (v := getattr(options, n)) is not None} for kind, names in _settings().items()
     }
     sizes = {f.name for f in fields(plan.config)}
     odd = {n: f"the task {options.task}" for n in given["data"] if n not in plan.data}
-    odd |= {n: f"the model {options.model}" for n in given["model"] if n not in sizes}
+    odd |= {n: f"the model {_model(options)}" for n in given["model"] if n not in sizes}
     for name, of in odd.items():
         raise ValueError(f"--{name.replace('_', '-')} is no setting of {of}")
     if options.vocabulary and "vocab_size" not in plan.data:
         raise ValueError(f"--vocabulary is no setting of the task {options.task}")
     sizes, recipe, data = plan.sizes | given["model"], replace(plan.recipe, **given["recipe"]), plan.data | given["data"]
+    if "n_ctx" in data:
+        data |= {"n_ctx": sizes["n_ctx"]}      # a row of text is as long as what the model reads
     if options.vocabulary:
         data |= {"tokenizer": load(options.vocabulary, device="cpu").tokenizer}
         del data["vocab_size"]
@@ -64,7 +71,7 @@ def train(options: argparse.Namespace) -> int:
     """Run `attnscope train`; returns the status, 130 if it was stopped."""
     n_pairs = len(read_pairs(options.data)) if options.task == "translation" and options.data else None
     plan, device = plan_of(options, n_pairs), chosen_device(options.device)
-    out = options.out or Path("runs") / f"{options.task}-{options.model}"
+    out = options.out or Path("runs") / f"{options.task}-{_model(options)}"
     rank = join_processes(device)
     own = {"validation_files": options.valid, "test_files": options.test}
     task = open_task(options.task, options.data, **plan.data, **{name: files for name, files in own.items() if files})

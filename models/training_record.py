@@ -4,7 +4,8 @@
     step, averaged_steps, processes            counts
     recipe, data                               objects; the data's file is a text
     training_seconds                           a number
-    scores                                     {name: percent}, and "cases", a count
+    scores                                     {name: percent}, and "cases", a count; names that end in one of NOT_PERCENT are
+                                               numbers in that unit
     by_length                                  [{"least", "most", "cases": counts, "score": percent}]
     measured_on                                the digest of the weights that scores and by_length are of (models/fingerprint.py)
     snapshot_scores                            {step: {"scores", "measured_on"}}, of that form
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 _DEEPEST = 8
+NOT_PERCENT = ("perplexity", "bits per byte", "nats per character")      # from 0 on
 
 
 def check_record(record: dict[str, Any]) -> None:
@@ -65,8 +67,14 @@ def _is_checksum(value: Any) -> bool:
     return _is_text(value) and re.fullmatch("[0-9a-f]{64}", value) is not None
 
 
+def _is_score(name: str, value: Any) -> bool:
+    if name == "cases":
+        return _is_count(value)
+    return _is_number(value) and value >= 0 if name.endswith(NOT_PERCENT) else _is_percent(value)
+
+
 def _are_scores(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_count(v) if k == "cases" else _is_percent(v) for k, v in value.items())
+    return isinstance(value, dict) and all(_is_score(name, score) for name, score in value.items())
 
 
 def _are_snapshot_scores(value: Any) -> bool:

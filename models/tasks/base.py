@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from models.tokenizers.base import Tokenizer
-from models.training.batches import Pair
+from models.training.batches import Batch, Example
 
 
 class DataError(ValueError):
@@ -25,16 +25,20 @@ class Task(Protocol):
     """A data set with its split, its vocabulary and its measure."""
 
     name: str
-    metric: str            # "BLEU" or "exact match", both in percent
+    metric: str            # "BLEU" or "exact match", both in percent, of what a model writes; "perplexity" of texts
     tokenizer: Tokenizer
     licence: str           # the attribution line that a checkpoint trained on it carries
 
-    def batches(self, seed: int) -> Iterator[Sequence[Pair]]:
+    def batches(self, seed: int) -> Iterator[Sequence[Example]]:
         """Training batches without end, a pure function of the seed, so that a resumed run can skip to its place."""
         ...
 
-    def validation(self) -> Sequence[Pair]:
-        """Pairs for the loss during training; neither trained on nor part of `held_out`."""
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        """Examples as a model reads them."""
+        ...
+
+    def validation(self) -> Sequence[Example]:
+        """Examples for the loss during training; neither trained on nor part of `held_out`."""
         ...
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:

@@ -42,7 +42,7 @@ def fingerprint(paths: Sequence[Path]) -> dict[str, str]:
 
 
 def _columns(path: Path) -> Iterator[TextPair]:
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(lines(path), 1):
         columns = line.split("\t")
         if not line.strip():
             continue
@@ -52,7 +52,7 @@ def _columns(path: Path) -> Iterator[TextPair]:
 
 
 def _aligned(source: Path, target: Path) -> Iterator[TextPair]:
-    sides = [line.strip() for line in _lines(source)], [line.strip() for line in _lines(target)]
+    sides = [line.strip() for line in lines(source)], [line.strip() for line in lines(target)]
     if len(sides[0]) != len(sides[1]):
         raise DataError(f"{source} has {len(sides[0])} lines, {target} has {len(sides[1])}; line by line they must be translations")
     for number, (s, t) in enumerate(zip(*sides, strict=True), 1):
@@ -63,11 +63,12 @@ def _aligned(source: Path, target: Path) -> Iterator[TextPair]:
             yield s, t
 
 
-def _lines(path: Path) -> Iterator[str]:
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a text file, gzipped if its name ends in .gz. Raises DataError."""
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8-sig") as lines:   # -sig: a byte order mark is no letter
-            for line in lines:
+        with opener(path, "rt", encoding="utf-8-sig") as text:   # -sig: a byte order mark is no letter
+            for line in text:
                 yield line.rstrip("\n")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None

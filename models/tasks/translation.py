@@ -12,7 +12,7 @@ from models.tasks.base import Case, DataError
 from models.tasks.pair_files import Files, TextPair, as_paths, fingerprint, names, read_pairs
 from models.tasks.split import SETS, same_text, sets_of
 from models.tokenizers.base import Tokenizer
-from models.training.batches import Pair, bucketed
+from models.training.batches import Pair, bucketed, collate
 
 TATOEBA_LICENCE = "Sentences from tatoeba.org through manythings.org/anki, CC BY 2.0 FR"
 
@@ -22,6 +22,7 @@ class TranslationTask:
     tokens. `validation_files` and `test_files` take the place of the hash; no source of theirs is trained on."""
 
     name, metric = "translation", "BLEU"
+    collate = staticmethod(collate)
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Text ↔ token ids, through the `tokenizers` library: characters for dates, byte-pair encoding for translation.
+"""Text ↔ token ids, through the `tokenizers` library: characters for dates, byte-pair encoding for translation, the same
+over bytes for running text.
 
 Ids 0–3 are always <pad> <s> </s> <unk>. Offsets are kept, so that a token can be traced to the text it came from.
 Of a tokenizer.json only the vocabulary and the merges are taken; what it says besides must be what is made here.
@@ -19,6 +20,7 @@ from tokenizers import AddedToken, Regex, decoders, normalizers, pre_tokenizers,
 from tokenizers import models as algorithms
 
 from models.errors import CheckpointError
+from models.tokenizers import byte_level
 
 PAD, START, END, UNKNOWN = range(4)
 SPECIALS = ["<pad>", "<s>", "</s>", "<unk>"]
@@ -60,11 +62,13 @@ class Encoding:
 
 
 class Tokenizer:
-    """A trained vocabulary. Encode gives offsets; decode gives the text back (spaces and signs normalised)."""
+    """A trained vocabulary. Encode gives offsets; decode gives the text back, of pieces of words with spaces and signs
+    normalised."""
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self.backend = backend
         self.backend.encode_special_tokens = True   # "<s>" typed in a text is four characters, not the start token
+        self._of_bytes = byte_level.is_byte_level(backend)
 
     @classmethod
     def characters(cls, alphabet: Iterable[str]) -> "Tokenizer":
@@ -78,11 +82,14 @@ class Tokenizer:
         backend = _by_piece(algorithms.BPE(unk_token=SPECIALS[UNKNOWN]))
         texts = list(texts)
         alphabet = _alphabet(backend.normalizer.normalize_str(text) for text in texts)
-        trainer = trainers.BpeTrainer(
-            vocab_size=vocab_size, special_tokens=SPECIALS, show_progress=False, min_frequency=2,
-            initial_alphabet=alphabet, limit_alphabet=len(alphabet), max_token_length=LONGEST_TOKEN,
-        )
-        backend.train_from_iterator(texts, trainer)
+        backend.train_from_iterator(texts, _trainer(vocab_size, alphabet))
+        return cls(backend)
+
+    @classmethod
+    def byte_level(cls, texts: Iterable[str], vocab_size: int) -> "Tokenizer":
+        """The same over bytes: no text is unknown, and every text comes back as it was."""
+        backend = byte_level.by_bytes(algorithms.BPE())
+        backend.train_from_iterator(texts, _trainer(vocab_size, sorted(byte_level.ALPHABET)))
         return cls(backend)
 
     @property
@@ -97,7 +104,7 @@ class Tokenizer:
         following = [*(start for start, _ in raw.offsets[1:]), len(text)]
         spans = zip(raw.tokens, raw.offsets, following[: len(raw.ids)], strict=True)
         offsets = tuple(_span(text, token, start, end, last) for token, (start, end), last in spans)
-        plain = Encoding(text, tuple(raw.ids), tuple(raw.tokens), offsets)
+        plain = Encoding(text, tuple(raw.ids), self.tokens(raw.ids), offsets)
         return _with(plain, before=START if begins else None, after=END if ends else None)
 
     @_panics_named()
@@ -107,25 +114,38 @@ class Tokenizer:
 
     @_panics_named()
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of these ids up to the first </s>, special tokens left out."""
+        """The text of these ids up to the first </s>, special tokens left out; of pieces of words without outer spaces."""
         kept = []
         for i in ids:
             if i == END:
                 break
             if i > UNKNOWN:
                 kept.append(int(i))
-        return self.backend.decode(kept).strip()
+        if self._of_bytes:
+            return byte_level.text_of(map(self.backend.id_to_token, kept))
+        text = self.backend.decode(kept)
+        return text.strip() if isinstance(self.backend.decoder, decoders.Metaspace) else text
 
     def spell(self, ids: Sequence[int]) -> Encoding:
         """The decoder's input row <s> y₁ … yₘ for tokens a model wrote; the text is theirs, decoded."""
-        ids = [int(i) for i in ids]
-        ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
-        text = self.decode(ids)
-        offsets = [_trimmed(text, ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
+        ids, text = [int(i) for i in ids], self.decode(ids)
+        offsets = [_trimmed(text, start, end) for start, end in self._spans(ids)]
         return _with(Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)), before=START)
 
+    def _spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Where each of these tokens stands in their text."""
+        if self._of_bytes:
+            written = ids[: ids.index(END)] if END in ids else ids
+            tokens = [self.backend.id_to_token(i) if i > UNKNOWN else "" for i in written]
+            found = byte_level.spans(tokens)
+            return found + [(len(self.decode(ids)),) * 2] * (len(ids) - len(written))
+        ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
+        return [(ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
+
     def token(self, i: int) -> str:
-        return self.backend.id_to_token(int(i))
+        """A token as people read it; a leading ▁ stands for the space before it."""
+        token = self.backend.id_to_token(int(i))
+        return byte_level.readable(token) if self._of_bytes and i > UNKNOWN else token
 
     def tokens(self, ids: Iterable[int]) -> tuple[str, ...]:
         return tuple(self.token(i) for i in ids)
@@ -157,8 +177,15 @@ class Tokenizer:
             encoding = self.encode(text)
             self.spell(encoding.ids)
             places = all(offset is not None and 0 <= offset[0] <= offset[1] <= len(text) for offset in encoding.offsets)
-            if not places or len(encoding.ids) > len(text) + 1 or any(i >= self.vocab_size for i in encoding.ids):
+            if not places or len(encoding.ids) > len(text.encode()) + 1 or any(i >= self.vocab_size for i in encoding.ids):
                 raise ValueError(f"not a tokenizer of this project: {text[:20]!r} becomes {len(encoding.ids)} odd tokens")
+
+
+def _trainer(vocab_size: int, alphabet: list[str]) -> trainers.BpeTrainer:
+    return trainers.BpeTrainer(
+        vocab_size=vocab_size, special_tokens=SPECIALS, show_progress=False, min_frequency=2,
+        initial_alphabet=alphabet, limit_alphabet=len(alphabet), max_token_length=LONGEST_TOKEN,
+    )
 
 
 def _by_character(vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
@@ -195,9 +222,21 @@ def _with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
     merges = model.get("merges")
     if not isinstance(merges, list) or not all(_is_merge(merge, vocabulary) for merge in merges):
         raise ValueError("not a tokenizer of this project: a merge must join two tokens into a third")
-    backend = _by_piece(algorithms.BPE(vocabulary, [tuple(merge) for merge in merges], unk_token=SPECIALS[UNKNOWN]))
+    merges = [tuple(merge) for merge in merges]
+    if _is_byte_level(content):
+        spelled = set("".join(vocabulary.keys() - set(SPECIALS)))
+        if not spelled <= byte_level.ALPHABET.keys() <= vocabulary.keys():
+            raise ValueError("not a tokenizer of this project: a byte-level vocabulary holds every byte and is made of bytes")
+        backend = byte_level.by_bytes(algorithms.BPE(vocabulary, merges))
+    else:
+        backend = _by_piece(algorithms.BPE(vocabulary, merges, unk_token=SPECIALS[UNKNOWN]))
     backend.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in SPECIALS])
     return backend
+
+
+def _is_byte_level(content: dict[str, Any]) -> bool:
+    splits = content.get("pre_tokenizer")
+    return isinstance(splits, dict) and splits.get("type") == "ByteLevel"
 
 
 def _is_merge(merge: Any, vocabulary: dict[str, int]) -> bool:

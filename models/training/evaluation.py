@@ -99,8 +99,8 @@ def _streams(cases: Sequence[Case]) -> list[list[str | None]]:
 
 
 def exact_match(texts: Sequence[str], cases: Sequence[Case]) -> float:
-    """Share of cases written exactly as a reference, in percent."""
-    return 100 * sum(h in c.references for h, c in zip(texts, cases, strict=True)) / len(cases)
+    """Share of cases written exactly as a reference, up to outer spaces, in percent."""
+    return 100 * sum(h.strip() in c.references for h, c in zip(texts, cases, strict=True)) / len(cases)
 
 
 METRICS = {"BLEU": bleu, "exact match": exact_match}

@@ -53,13 +53,14 @@ def cross_attention_entropy(model: Model, batch: Batch, pad_id: int) -> float | 
     """Entropy of the cross-attention's weights, as a share of the largest there can be, ln n over n source tokens: 1 where
     every source token is read alike. Mean over layers, heads and real target positions; None for a model without any."""
     with record() as recording:
-        model(batch.source, batch.target)
+        model(*batch.inputs)
     sites = [site for site in recording.attention.values() if site.role in ("cross", "alignment")]
     if not sites:
         return None
     total, n = 0.0, 0
-    for row in range(len(batch.source)):
-        n_source = int((batch.source[row] != pad_id).sum())
+    (source, *_) = batch.inputs
+    for row in range(len(source)):
+        n_source = int((source[row] != pad_id).sum())
         real = batch.labels[row] != pad_id
         for site in sites:
             weights = site.weights(None, row)[:, real]                  # (head, query, key)

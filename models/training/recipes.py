@@ -6,9 +6,10 @@ from typing import Any
 
 from models.architectures import Config
 from models.architectures.attention_only import AttentionOnlyConfig
+from models.architectures.gpt import GPTConfig
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.architectures.transformer import TransformerConfig
-from models.training.trainer import Recipe
+from models.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,11 @@ _TRANSLATION = Recipe(steps=8000, warmup=1500, validate_every=1000, patience=3)
 _TRANSLATION_DATA = {"vocab_size": 6000, "max_tokens": 2048, "licence": None}
 _SMALL = {"d_model": 64, "d_hidden": 96, "d_align": 96, "n_ctx": 64, "dropout": 0.0}
 _LARGE = {"d_model": 256, "d_hidden": 320, "d_align": 320, "n_ctx": 512}
+
+_LANGUAGE = Recipe(steps=6000, warmup=500, learning_rate=0.5, label_smoothing=0.0, validate_every=500, score_cases=0)
+_LANGUAGE_DATA = {
+    "documents": "paragraphs", "tokens": "byte pairs", "vocab_size": 4096, "max_tokens": 4096, "n_ctx": 128, "licence": None,
+}  # fmt: skip
 
 # task → model → plan
 PLANS: dict[str, dict[str, Plan]] = {
@@ -50,6 +56,9 @@ PLANS: dict[str, dict[str, Plan]] = {
         ),
         "rnn": Plan(Seq2SeqConfig, _LARGE | {"attention": "none"}, _TRANSLATION, _TRANSLATION_DATA),
         "bahdanau": Plan(Seq2SeqConfig, _LARGE | {"attention": "bahdanau"}, _TRANSLATION, _TRANSLATION_DATA),
+    },
+    "language": {
+        "gpt": Plan(GPTConfig, {"d_model": 128, "n_heads": 4, "n_layers": 4, "n_ctx": 128}, _LANGUAGE, _LANGUAGE_DATA),
     },
 }
 

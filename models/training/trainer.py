@@ -12,7 +12,7 @@ import os
 import random
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -28,64 +28,17 @@ from models.architectures import Config, Model, build
 from models.checkpoint import CheckpointError, add_to_record, checksum, save_checkpoint, snapshot_path, write_bytes
 from models.tasks.base import Task
 from models.training import progress
-from models.training.batches import Batch, Pair, collate
-from models.training.evaluation import score
+from models.training.batches import Batch, Example
+from models.training.evaluation import METRICS, score
+from models.training.likelihood import likelihoods
 from models.training.objectives import label_smoothed_loss
+from models.training.recipe import Recipe, StepRecord, scheduled_rate, snapshot_steps
 from models.training.run_folder import STATE
 from models.weights import half_bytes
 
-N_WATCHED = 50      # validation pairs whose cross-attention is watched, of every length
+N_WATCHED = 50      # validation examples whose cross-attention is watched, of every length
 N_EXAMPLES = 5      # held-out sources that a checkpoint brings along to be tried on
 _MARK = b"\nSHA-256 "   # in state.pt, between what torch saved and the checksum of that
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything about a run but its data, its sizes and its device."""
-
-    steps: int
-    warmup: int = 1000              # steps of rising learning rate; 4000 in the paper
-    learning_rate: float = 1.0      # factor on the paper's schedule
-    label_smoothing: float = 0.1    # ε_ls, §5.4
-    clip: float = 1.0               # largest gradient norm
-    average_last: float = 0.2       # share of the run, at its end, whose weights are averaged (§6.1 averages the last ones)
-    seed: int = 1
-    validate_every: int = 500       # steps
-    save_every: int = 200           # steps between resumable states
-    score_cases: int = 200          # validation cases decoded for the score; 0 for none
-    patience: int = 0               # validations without a smaller loss that end the run, its best weights kept; 0 for never
-    snapshots: bool = False         # keep the weights at log-spaced steps
-
-    def __post_init__(self) -> None:
-        if self.patience < 0:
-            raise ValueError(f"patience must be at least 0, not {self.patience}")
-        for name in ("steps", "warmup", "validate_every", "save_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-
-
-@dataclass(frozen=True)
-class StepRecord:
-    """One step: mean training loss (nats a token, smoothing included), and validation results when it was time, with
-    what they give reason to warn of."""
-
-    step: int
-    loss: float
-    learning_rate: float
-    tokens: int                     # target tokens in the batch
-    tokens_per_second: float
-    validation: dict[str, float] = field(default_factory=dict)   # loss (nats a token, no smoothing), flatness, the metric
-    warnings: Sequence[str] = ()
-
-
-def scheduled_rate(step: int, d_model: int, warmup: int) -> float:
-    """d_model^−0.5 · min(step^−0.5, step · warmup^−1.5) (Vaswani et al. 2017, eq. 3); steps count from 1."""
-    return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
-
-
-def snapshot_steps(steps: int) -> list[int]:
-    """About a dozen log-spaced steps from 0 to the last: 0, then steps·2^−10 … steps/2, steps."""
-    return sorted({0, steps} | {math.ceil(steps / 2**k) for k in range(11)})
 
 
 class Trainer:
@@ -135,13 +88,14 @@ class Trainer:
         """The validated step with the smallest validation loss."""
         return int(progress.best(self.curve)["step"])
 
-    def _update(self, wrapped: torch.nn.Module, pairs: Sequence[Pair]) -> tuple[float, int]:
+    def _update(self, wrapped: torch.nn.Module, examples: Sequence[Example]) -> tuple[float, int]:
         """One gradient step on a global batch; returns the mean loss and the number of target tokens, over all processes."""
         wrapped.train()
         torch.manual_seed(self._dropout_seed())
-        n_tokens = sum(len(target) + 1 for _, target in pairs)
-        mine = pairs[self.rank :: self.world]
-        batch = collate(mine or pairs[:1]).to(self.device)   # a process without a share still joins, weighing nothing
+        whole = self.task.collate(examples)
+        n_tokens, mine = whole.n_labels, examples[self.rank :: self.world]
+        # a process without a share still joins, weighing nothing
+        batch = (whole if self.world == 1 else self.task.collate(mine or examples[:1])).to(self.device)
         for group in self.optimizer.param_groups:
             rate = scheduled_rate(self.step + 1, self.model.config.d_model, self.recipe.warmup)
             group["lr"] = self.recipe.learning_rate * rate
@@ -163,7 +117,7 @@ class Trainer:
 
     def _loss(self, model: torch.nn.Module, batch: Batch, smoothing: float) -> Tensor:
         with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
-            logits = model(batch.source, batch.target)
+            logits = model(*batch.inputs)
         return label_smoothed_loss(logits, batch.labels, smoothing)
 
     def _summed(self, value: Tensor) -> Tensor:
@@ -185,20 +139,26 @@ class Trainer:
     @torch.inference_mode()
     def _validate(self) -> dict[str, float]:
         model = self.best_model.eval()
-        pairs = sorted(self.task.validation(), key=lambda p: (len(p[1]), len(p[0])))
+        examples = sorted(self.task.validation(), key=lambda example: (len(example[1]), len(example[0])))
         total, tokens = 0.0, 0
-        for start in range(0, len(pairs), 128):
-            batch = collate(pairs[start : start + 128]).to(self.device)
+        for start in range(0, len(examples), 128):
+            batch = self.task.collate(examples[start : start + 128]).to(self.device)
             total += float(self._loss(model, batch, 0.0))
-            tokens += int((batch.labels != self.model.config.pad_id).sum())
+            tokens += batch.n_labels
         result = {progress.LOSS: self._agreed(total / tokens)}
-        some = collate(pairs[:: max(1, len(pairs) // N_WATCHED)]).to(self.device)
+        some = self.task.collate(examples[:: max(1, len(examples) // N_WATCHED)]).to(self.device)
         if (flatness := progress.cross_attention_entropy(model, some, self.model.config.pad_id)) is not None:
             result[progress.FLATNESS] = flatness
         if self.recipe.score_cases:
-            cases = self.task.held_out(self.recipe.score_cases, validation=True)
-            result[self.task.metric] = score(model, self.task.tokenizer, cases, self.task.metric)
+            result |= self._scored(model, self.recipe.score_cases)
         return result
+
+    def _scored(self, model: Model, n: int) -> dict[str, float]:
+        """The task's measure on the first n validation cases."""
+        if self.task.metric not in METRICS:
+            return likelihoods(model, self.task.passages(n, validation=True))
+        cases = self.task.held_out(n, validation=True)
+        return {self.task.metric: score(model, self.task.tokenizer, cases, self.task.metric)}
 
     def _agreed(self, loss: float) -> float:
         """The first process's value: all of them must stop at the same step."""
@@ -217,7 +177,7 @@ class Trainer:
             record = replace(record, warnings=progress.warnings(self.curve, self.recipe.warmup))
         if self.rank:
             return record
-        if self.step in snapshot_steps(self.recipe.steps):
+        if self.step in snapshot_steps(self.recipe):
             self._snapshot()
         if record.validation:
             self._keep_weights()

@@ -22,7 +22,7 @@ from models.training.batches import Batch, Pair, bucketed, collate
 from models.training.objectives import label_smoothed_loss
 from models.training.progress import cross_attention_entropy
 from models.training.recipes import plan_for
-from models.training.trainer import scheduled_rate
+from models.training.recipe import scheduled_rate
 
 N_TRAIN, N_VALID, SHORTEST, LONGEST = 29_000, 500, 7, 25   # pairs, pairs, words of a source
 PLAN = plan_for("translation", "transformer", N_TRAIN)
@@ -60,15 +60,14 @@ def marian(config: TransformerConfig) -> nn.Module:
 
 
 def their_logits(model: nn.Module, batch: Batch, **more: bool) -> Tensor:
-    return model(
-        input_ids=batch.source, attention_mask=batch.source != PAD, decoder_input_ids=batch.target, **more
-    )  # fmt: skip
+    source, target = batch.inputs
+    return model(input_ids=source, attention_mask=source != PAD, decoder_input_ids=target, **more)
 
 
 @torch.inference_mode()
 def their_entropy(model: nn.Module, batch: Batch) -> float:
     weights = torch.stack(their_logits(model, batch, output_attentions=True).cross_attentions)   # (layer, batch, head, m, n)
-    shares = torch.special.entr(weights).sum(-1) / (batch.source != PAD).sum(-1).log()[:, None, None]
+    shares = torch.special.entr(weights).sum(-1) / (batch.inputs[0] != PAD).sum(-1).log()[:, None, None]
     return float(shares.permute(1, 3, 0, 2)[batch.labels != PAD].mean())
 
 
@@ -100,7 +99,7 @@ class Learner:
 def learners(config: TransformerConfig, seed: int, *, ours_only: bool) -> dict[str, Learner]:
     torch.manual_seed(seed)
     ours = Transformer(config)
-    found = {"ours": Learner(ours, lambda b: ours(b.source, b.target), lambda b: cross_attention_entropy(ours, b, PAD))}
+    found = {"ours": Learner(ours, lambda b: ours(*b.inputs), lambda b: cross_attention_entropy(ours, b, PAD))}
     if not ours_only:
         theirs = marian(config)
         found["Marian"] = Learner(theirs, lambda b: their_logits(theirs, b).next_token.logits, lambda b: their_entropy(theirs, b))

@@ -106,7 +106,7 @@ class Learner:
 
     def step(self) -> None:
         batch = next(self.batches)
-        logits = self.model(batch.source, batch.target)
+        logits = self.model(*batch.inputs)
         loss = label_smoothed_loss(logits, batch.labels, 0.1) / batch.labels.numel()
         self.optimizer.zero_grad()
         loss.backward()
@@ -122,7 +122,7 @@ class Learner:
 def largest_difference(ours: nn.Module, rival: nn.Module, batch: Batch) -> float:
     """Between the two models' logits of one batch with dropout off, over real positions."""
     with torch.no_grad():
-        a, b = (m.eval()(batch.source, batch.target) for m in (ours, rival))
+        a, b = (m.eval()(*batch.inputs) for m in (ours, rival))
     return float((a - b)[batch.labels != PAD].abs().max())
 
 

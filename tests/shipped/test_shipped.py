@@ -21,7 +21,7 @@ from models.tasks import open_task
 from models.tasks.base import Case
 from models.tasks.translation import TATOEBA_LICENCE
 from models.training.evaluation import score
-from models.training.trainer import Recipe
+from models.training.recipe import Recipe
 
 LIMITS = {   # checkpoint → megabytes it may take
     "dates": 1, "dates-additive": 1, "dates-attn": 1, "dates-bahdanau": 1, "dates-cosine": 1, "dates-dot": 1, "dates-general": 1,

@@ -11,7 +11,7 @@ from models.architectures.transformer import TransformerConfig
 from models.checkpoint import load_checkpoint
 from models.training import progress
 from models.training.batches import Batch
-from models.training.trainer import Recipe
+from models.training.recipe import Recipe
 
 
 def curve(*losses: float) -> list[dict[str, float]]:
@@ -66,7 +66,7 @@ def test_the_entropy_is_that_of_each_row_alone(kind):
             if site.kind == "cross":
                 weights = site.weights().double()
                 shares += (-torch.xlogy(weights, weights).sum(-1) / math.log(n)).flatten().tolist()
-    found = progress.cross_attention_entropy(model, Batch(source, target, labels), 0)
+    found = progress.cross_attention_entropy(model, Batch((source, target), labels), 0)
     assert found == pytest.approx(sum(shares) / len(shares), rel=1e-5)
     assert 0 < found < 1
 
@@ -77,12 +77,12 @@ def test_the_entropy_is_1_where_every_source_token_is_read_alike():
         torch.nn.init.zeros_(layer.cross_attn.W_Q.weight)
         torch.nn.init.zeros_(layer.cross_attn.W_Q.bias)
     source, target = padded_ids()
-    assert progress.cross_attention_entropy(model, Batch(source, target, target), 0) == pytest.approx(1, abs=1e-6)
+    assert progress.cross_attention_entropy(model, Batch((source, target), target), 0) == pytest.approx(1, abs=1e-6)
 
 
 def test_a_model_without_cross_attention_has_no_such_entropy():
     source, target = padded_ids()
-    assert progress.cross_attention_entropy(random_seq2seq(attention="none"), Batch(source, target, target), 0) is None
+    assert progress.cross_attention_entropy(random_seq2seq(attention="none"), Batch((source, target), target), 0) is None
 
 
 STOPS = {"steps": 40, "validate_every": 2, "save_every": 5, "patience": 3, "average_last": 0.0}

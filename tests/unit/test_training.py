@@ -15,7 +15,8 @@ from torch import nn
 from models.checkpoint import CheckpointError, load_checkpoint, snapshots
 from models.tasks.base import DataError
 from models.training.evaluation import score
-from models.training.trainer import Recipe, join_processes, scheduled_rate, snapshot_steps
+from models.training.recipe import Recipe, scheduled_rate, snapshot_steps
+from models.training.trainer import join_processes
 
 
 def run(folder: Path, **changes) -> list[float]:
@@ -150,8 +151,9 @@ def test_no_averaging_if_none_is_wanted(tmp_path):
 
 
 def test_snapshots_at_log_spaced_steps(tmp_path):
-    assert snapshot_steps(8000) == [0, 8, 16, 32, 63, 125, 250, 500, 1000, 2000, 4000, 8000]
-    assert snapshot_steps(1) == [0, 1]
+    assert snapshot_steps(Recipe(8000)) == [0, 8, 16, 32, 63, 125, 250, 500, 1000, 2000, 4000, 8000]
+    assert snapshot_steps(Recipe(1)) == [0, 1]
+    assert snapshot_steps(Recipe(4001, n_snapshots=4, snapshot_ratio=8)) == [0, 63, 501, 4001]   # 62.5 and 500.1
     trainer = reversal_trainer(tmp_path, steps=5, snapshots=True)
     start = [p.detach().half().float() for p in trainer.model.parameters()]
     list(trainer.train())
@@ -312,10 +314,14 @@ def test_a_loss_that_is_no_number_ends_the_run_and_touches_neither_weights_nor_f
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == files
 
 
-@pytest.mark.parametrize("name", ["steps", "warmup", "validate_every", "save_every"])
-def test_a_recipe_that_cannot_be(name):
-    with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
-        Recipe(**{"steps": 5} | {name: 0})
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("steps", 1), ("warmup", 1), ("validate_every", 1), ("save_every", 1), ("n_snapshots", 2), ("snapshot_ratio", 2)],
+)
+def test_a_recipe_that_cannot_be(name, least):
+    assert getattr(Recipe(**{"steps": 5} | {name: least}), name) == least
+    with pytest.raises(ValueError, match=f"{name} must be at least {least}, not {least - 1}"):
+        Recipe(**{"steps": 5} | {name: least - 1})
 
 
 def test_a_task_without_held_out_cases_fails_before_training(tmp_path):

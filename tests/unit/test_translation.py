@@ -116,7 +116,7 @@ def test_batches_are_bounded_by_their_padded_tokens(task):
     while len(seen) < n_pairs:
         batch = next(batches)
         padded = collate(batch)
-        assert padded.source.numel() + padded.target.numel() <= 211
+        assert sum(ids.numel() for ids in padded.inputs) <= 211
         sizes.append(len(batch))
         seen += [(tuple(s), tuple(t)) for s, t in batch]
     assert sorted(seen) == sorted((tuple(s), tuple(t)) for s, t in task._train)   # one epoch, each pair once
@@ -173,8 +173,9 @@ def test_an_epoch_of_several_pools_has_every_pair_once_in_no_order_of_length():
 
 def test_collating_shifts_the_target_right():
     batch = collate([([7, 8, 9], [5]), ([7], [5, 6])])
-    assert batch.source.tolist() == [[7, 8, 9, END], [7, END, PAD, PAD]]
-    assert batch.target.tolist() == [[START, 5, PAD], [START, 5, 6]]
+    source, target = batch.inputs
+    assert source.tolist() == [[7, 8, 9, END], [7, END, PAD, PAD]]
+    assert target.tolist() == [[START, 5, PAD], [START, 5, 6]]
     assert batch.labels.tolist() == [[5, END, PAD], [5, 6, END]]
 
 

@@ -1,0 +1,173 @@
+"""The `language` task: running text, every token predicted from those before it in its document.
+
+Documents that are lines or paragraphs are split by a hash (`split.py`): 2 % test, 1 % validation. A file that is one document
+is cut into contiguous parts: the first 89 % to train on, 1 % to validate on, the last 10 % to test on.
+"""
+
+import hashlib
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from models.tasks.base import Case, DataError
+from models.tasks.pair_files import fingerprint, names
+from models.tasks.split import SETS, sets_of
+from models.tasks.text_files import in_parts, is_table, read_documents
+from models.tasks.translation import TATOEBA_LICENCE
+from models.tokenizers.base import END, START, Tokenizer
+from models.training.batches import Window, bucketed, collate_windows
+
+TOKENS = ("byte pairs", "characters")
+PARTS = ("train", "validation", "test")      # of a whole text, in their order
+_CUTS = (0.89, 0.9)
+N_BEGINNING = 5     # words of a held-out document that are shown to go on from
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece of a held-out document: the tokens to predict one after the other, </s> behind the document's last, and how
+    much text they stand for."""
+
+    labels: tuple[int, ...]
+    n_characters: int
+    n_bytes: int
+
+
+class LanguageTask:
+    """Texts of any files. `max_tokens` bounds a batch's padded positions, `n_ctx` is the longest row; what is longer is cut, and
+    each piece begins with <s>."""
+
+    name, metric = "language", "perplexity"
+    collate = staticmethod(collate_windows)
+
+    def __init__(
+        self,
+        files: Sequence[str | Path] | str | Path,
+        *,
+        documents: str = "paragraphs",
+        tokens: str = "byte pairs",
+        vocab_size: int = 4096,
+        max_tokens: int = 4096,
+        n_ctx: int = 128,
+        tokenizer: Tokenizer | None = None,
+        licence: str | None = None,
+    ) -> None:
+        if tokens not in TOKENS:
+            raise DataError(f"tokens must be {' or '.join(TOKENS)}, not {tokens!r}")
+        self.paths = (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
+        self.max_tokens, self.n_ctx = max_tokens, n_ctx
+        self._documents, self._tokens, self._vocab_size, self._tokenizer = documents, tokens, vocab_size, tokenizer
+        known = [TATOEBA_LICENCE] if any(path.name.startswith("tatoeba") for path in self.paths) else []
+        others = [path.name for path in self.paths if not path.name.startswith("tatoeba")]
+        self.licence = licence or "; ".join([*known, *([f"not stated; that of {', '.join(others)}"] if others else [])])
+        self._split, self._n_left_out = self._separated()
+
+    def _separated(self) -> tuple[dict[str, list[str]], int]:
+        """Set → its documents, each once, and how many are in no set."""
+        split: dict[str, list[str]] = {name: [] for name in SETS}
+        hashed: dict[str, None] = {}
+        for path in self.paths:
+            found = read_documents(path, self._documents)
+            if self._documents == "whole" and not is_table(path):
+                for name, part in zip(PARTS, in_parts(found[0], _CUTS), strict=True):
+                    split[name] += [part] if part.strip() else []
+            else:
+                hashed |= dict.fromkeys(found)
+        belongs = sets_of(hashed, {})
+        for document in hashed:
+            if belongs[document] in SETS:
+                split[belongs[document]].append(document)
+        return split, sum(belongs[document] not in SETS for document in hashed)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The given vocabulary, or one learned on the training documents."""
+        if self._tokenizer is not None:
+            return self._tokenizer
+        texts = self._of("train")
+        if self._tokens == "characters":
+            return Tokenizer.characters(sorted({character for text in texts for character in text}))
+        return Tokenizer.byte_level(texts, self._vocab_size)
+
+    def _of(self, split: str) -> list[str]:
+        if not self._split[split]:
+            n = sum(map(len, self._split.values()))
+            raise DataError(f"{names(self.paths)}: {n} documents are too few, none of them falls into the {split} split")
+        return self._split[split]
+
+    def labels(self, split: str) -> list[list[int]]:
+        """What is to be predicted of each document of a set: its tokens and </s>."""
+        return [[*ids, END] for ids in self.tokenizer.encode_many(self._of(split))]
+
+    @cached_property
+    def _train(self) -> list[list[int]]:
+        return self.labels("train")
+
+    def batches(self, seed: int) -> Iterator[Sequence[Window]]:
+        """Every epoch cuts long documents elsewhere."""
+        epoch = 0
+        while True:
+            rng = random.Random(f"{seed}/{epoch}")
+            windows = [window for labels in self._train for window in cut(labels, self.n_ctx, rng)]
+            for batch in bucketed([(len(labels) - 1,) for _, labels in windows], self.max_tokens, rng):
+                yield [windows[i] for i in batch]
+            epoch += 1
+
+    def validation(self) -> Sequence[Window]:
+        return [window for labels in self.labels("validation") for window in cut(labels, self.n_ctx)][:2000]
+
+    def passages(self, n: int | None = None, *, validation: bool = False) -> list[Passage]:
+        """The first n pieces of the test documents, in the order of their hash, or of the validation documents."""
+        documents = by_hash(self._of("validation" if validation else "test"))
+        return [passage for document in documents for passage in self._passages(document)][:n]
+
+    def _passages(self, document: str) -> list[Passage]:
+        encoding, found = self.tokenizer.encode(document), []
+        starts = [start for start, _ in encoding.offsets[:: self.n_ctx]]
+        starts[0] = 0           # a space there belongs to the first token
+        for i, (start, end) in enumerate(zip(starts, [*starts[1:], len(document)], strict=True)):
+            ids = encoding.ids[i * self.n_ctx : (i + 1) * self.n_ctx]
+            text = document[start:end]
+            found.append(Passage(ids, len(text), len(text.encode())))
+        last = found.pop()
+        if len(last.labels) == self.n_ctx:
+            return [*found, last, Passage((END,), 0, 0)]
+        return [*found, Passage((*last.labels, END), last.n_characters, last.n_bytes)]
+
+    def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
+        """Test documents, or validation documents, as a beginning and how it goes on, in the order of their hash: of a whole
+        text its paragraphs."""
+        documents = [document.strip() for document in self._of("validation" if validation else "test")]
+        if self._documents == "whole":
+            documents = [part.strip() for text in documents for part in text.split("\n\n") if part.strip()]
+        return [as_case(document) for document in by_hash(documents) if len(document.split()) > N_BEGINNING][:n]
+
+    def data(self) -> dict[str, Any]:
+        counts = {name: len(documents) for name, documents in self._split.items()}
+        sizes = {name: sum(map(len, documents)) for name, documents in self._split.items()}
+        how = {"documents": counts, "characters": sizes, "left out": self._n_left_out, "documents are": self._documents}
+        return fingerprint(self.paths) | how
+
+
+def cut(labels: Sequence[int], n_ctx: int, rng: random.Random | None = None) -> Iterator[Window]:
+    """A document as (inputs, labels) of at most `n_ctx` positions, each beginning with <s>. With `rng` the first piece of a
+    long document ends anywhere."""
+    first = rng.randint(1, n_ctx) if rng is not None and len(labels) > n_ctx else n_ctx
+    ends = [0, *range(first, len(labels), n_ctx), len(labels)]
+    for start, end in pairwise(ends):
+        yield [START, *labels[start : end - 1]], list(labels[start:end])
+
+
+def by_hash(documents: Sequence[str]) -> list[str]:
+    return sorted(documents, key=lambda document: hashlib.blake2b(document.encode()).digest())
+
+
+def as_case(document: str) -> Case:
+    """The first words, and the rest."""
+    beginning = re.match(rf"(?:\S+\s+){{{N_BEGINNING - 1}}}\S+", document)
+    return Case(beginning[0], (document,))
