@@ -11,6 +11,7 @@ from torch import Tensor
 
 from models.architectures import Config, Model
 from models.architectures.attention_only import AttentionOnly, AttentionOnlyConfig
+from models.architectures.gpt import GPT, GPTConfig
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.architectures.transformer import Transformer, TransformerConfig
 from models.tasks.base import Case
@@ -61,6 +62,12 @@ def random_attention_only(seed: int = 1, **changes: Any) -> AttentionOnly:
     """Attention layers alone in evaluation mode with random weights."""
     sizes = {"vocab_size": VOCAB, "d_model": N_HEADS * D_HEAD, "n_heads": N_HEADS, "n_self_layers": 2, "n_ctx": N_CTX}
     return _randomised(AttentionOnly(AttentionOnlyConfig(**sizes | changes)), seed)
+
+
+def random_gpt(seed: int = 1, **changes: Any) -> GPT:
+    """A decoder alone in evaluation mode with random weights."""
+    sizes = {"vocab_size": VOCAB, "d_model": N_HEADS * D_HEAD, "n_heads": N_HEADS, "n_layers": 2, "d_ff": D_FF, "n_ctx": N_CTX}
+    return _randomised(GPT(GPTConfig(**sizes | changes)), seed)
 
 
 def _randomised(model: Model, seed: int) -> Model:

@@ -39,7 +39,7 @@ class GPTConfig:
     end_id: int = 2
 
     def __post_init__(self) -> None:
-        if self.d_ff == 0 and type(self.d_model) is int:
+        if self.d_ff == 0:
             object.__setattr__(self, "d_ff", 4 * self.d_model)
         check_fields(self)
 

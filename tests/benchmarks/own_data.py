@@ -3,7 +3,7 @@ same schedule. Validation loss and cross-attention entropy (1 = flat) over the s
 
     python -m tests.benchmarks.own_data tatoeba-eng-fra.tsv.gz --steps 400 --warmup 400 --max-tokens 2048
 
-A shorter warm-up climbs to the same highest learning rate. Marian needs the extra "rivals";
+A shorter warm-up climbs to the same highest learning rate. Marian needs the extra "dev";
 `--ours-only` goes without, and `--init xavier` shows the collapse that the default avoids.
 """
 
@@ -21,8 +21,8 @@ from models.tokenizers.base import END, PAD, START, Tokenizer
 from models.training.batches import Batch, Pair, bucketed, collate
 from models.training.objectives import label_smoothed_loss
 from models.training.progress import cross_attention_entropy
-from models.training.recipes import plan_for
 from models.training.recipe import scheduled_rate
+from models.training.recipes import plan_for
 
 N_TRAIN, N_VALID, SHORTEST, LONGEST = 29_000, 500, 7, 25   # pairs, pairs, words of a source
 PLAN = plan_for("translation", "transformer", N_TRAIN)

@@ -279,7 +279,7 @@ ERRORS = {
     "no checkpoint": (["decode", "nowhere", "x"], "nowhere: neither a folder nor a shipped checkpoint"),
     "empty text": (["decode", "{folder}", "  "], "the source is empty; type some text"),
     "long text": (["decode", "{folder}", "x" * 2000], "the source has 2,000 characters; this model reads at most 13 tokens"),
-    "no such task": (["evaluate", "{folder}"], "task 'reversal' is not one of dates, translation"),
+    "no such task": (["evaluate", "{folder}"], "task 'reversal' is not one of dates, translation, language"),
     "no data": (["train", "translation"], "translation needs a tab-separated file"),
     "missing data": (["train", "translation", "--data", "nowhere.tsv"], "nowhere.tsv: no such file"),
     "data for dates": (["train", "dates", "--data", "x.tsv"], "dates are generated; they take no data file"),

@@ -235,7 +235,7 @@ def test_the_fingerprint_is_of_the_content(task, file, tmp_path):
     [
         ("dates", "a.tsv", "dates are generated; they take no data file"),
         ("translation", None, "translation needs a tab-separated file"),
-        ("poems", None, "task 'poems' is not one of dates, translation"),
+        ("poems", None, "task 'poems' is not one of dates, translation, language"),
     ],
 )
 def test_opening_a_task_wrongly(name, data, message):
