@@ -44,7 +44,8 @@ def copied(model: GPT, tokens: nn.Embedding, positions: nn.Embedding, blocks: nn
         three = (attention.W_Q, attention.W_K, attention.W_V)
         block.attn.c_attn.weight.copy_(torch.cat([w.weight.T for w in three], 1))
         block.attn.c_attn.bias.copy_(torch.cat([w.bias for w in three]))
-        for theirs, linear in ((block.attn.c_proj, attention.W_O), (block.mlp.c_fc, layer.ff.W_1), (block.mlp.c_proj, layer.ff.W_2)):
+        alike = ((block.attn.c_proj, attention.W_O), (block.mlp.c_fc, layer.ff.W_1), (block.mlp.c_proj, layer.ff.W_2))
+        for theirs, linear in alike:
             theirs.weight.copy_(linear.weight.T)
             theirs.bias.copy_(linear.bias)
         block.ln_1.load_state_dict(layer.add_norm_1.layer_norm.state_dict())
@@ -88,6 +89,7 @@ def test_gpt_2_cached():
 @torch.no_grad()
 def test_gpt_2_writes_the_same_greedily():
     model, prompt = ours("pre"), random_ids(1, 5, seed=3)
-    theirs = gpt2(model).generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=17, pad_token_id=0)
+    how = {"attention_mask": torch.ones_like(prompt), "do_sample": False, "max_new_tokens": 17, "pad_token_id": 0}
+    theirs = gpt2(model).generate(prompt, **how)
     written = [step.token for step in decoding.greedy(model, prompt[0].tolist(), max_new=17)]
     assert theirs[0, 5:].tolist() == written

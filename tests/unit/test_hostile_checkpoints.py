@@ -122,15 +122,37 @@ def test_a_tokenizer_that_does_what_ours_never_do_is_refused(checkpoint, changes
 BPE = Tokenizer.bpe(["the cat sat on the mat, the other cat too"] * 2, 130)
 
 
+BYTES = Tokenizer.byte_level(["the cat sat on the mat, the other cat too"] * 2, 275)
+
+
 @pytest.mark.parametrize("changes", FOREIGN.values(), ids=FOREIGN)
-def test_nor_is_one_of_pieces(changes):
+@pytest.mark.parametrize("tokenizer", [BPE, BYTES], ids=["pieces", "bytes"])
+def test_nor_is_one_of_pieces_or_bytes(tokenizer, changes):
     with pytest.raises(ValueError, match="not a tokenizer"):
-        Tokenizer.from_json(json.dumps(json.loads(BPE.to_json()) | changes))
+        Tokenizer.from_json(json.dumps(json.loads(tokenizer.to_json()) | changes))
 
 
-def model_of(**changes) -> str:
-    content = json.loads(BPE.to_json())
+def model_of(tokenizer: Tokenizer = BPE, **changes) -> str:
+    content = json.loads(tokenizer.to_json())
     return json.dumps(content | {"model": content["model"] | changes})
+
+
+def test_a_byte_level_vocabulary_holds_every_byte_and_nothing_that_is_none():
+    vocabulary = json.loads(BYTES.to_json())["model"]["vocab"]
+    assert Tokenizer.from_json(BYTES.to_json()).to_json() == BYTES.to_json()
+    last = max(vocabulary, key=vocabulary.get)
+    for changed in ({last: "日"}, {last: "a b"}, {"z": "zz"}, {"Ġ": "ĠĠĠ"}):
+        other = {changed.get(token, token): i for token, i in vocabulary.items()}
+        assert len(other) == len(vocabulary)
+        with pytest.raises(ValueError, match="a byte-level vocabulary holds every byte and is made of bytes"):
+            Tokenizer.from_json(model_of(BYTES, vocab=other, merges=[]))
+    for odd in ({"add_prefix_space": True}, {"use_regex": False}, {"trim_offsets": False}, {"type": "Whitespace"}):
+        splits = json.loads(BYTES.to_json())["pre_tokenizer"] | odd
+        with pytest.raises(ValueError, match="not a tokenizer"):
+            Tokenizer.from_json(json.dumps(json.loads(BYTES.to_json()) | {"pre_tokenizer": splits}))
+    for splits in (None, 7, ["ByteLevel"], {"type": ["ByteLevel"]}):
+        with pytest.raises(ValueError, match="not a tokenizer"):
+            Tokenizer.from_json(json.dumps(json.loads(BYTES.to_json()) | {"pre_tokenizer": splits}))
 
 
 def test_a_tokenizer_is_read_with_its_own_vocabulary_and_merges():
