@@ -84,6 +84,8 @@ def train(options: argparse.Namespace) -> int:
             _begin(out, options.overwrite)
         if rank == 0 and n_pairs:
             _print_beginning(n_pairs, plan, task.data())
+        elif rank == 0 and "documents" in (data := task.data()):
+            _print_texts(plan, data)
         if not _follow(trainer, quiet=rank > 0):
             return 130
         if rank == 0:
@@ -108,6 +110,16 @@ def _print_beginning(n_pairs: int, plan: Plan, data: dict[str, Any]) -> None:
         print(f"{left:,} were left out of validation and test: they say what a pair before says, in other signs or contracted")
     if taken:
         print(f"{taken:,} were taken out of training: they say what a pair of --valid or --test says")
+
+
+def _print_texts(plan: Plan, data: dict[str, Any]) -> None:
+    """What text is learned from and held out, and with which sizes and settings."""
+    print(f"{sum(data['characters'].values()):,} characters of text: {in_words(plan)}")
+    parts = (f"{data['documents'][name]:,} documents ({data['characters'][name]:,} characters) to {what}"
+             for name, what in (("train", "train on"), ("validation", "validate on"), ("test", "test on")))
+    print(", ".join(parts))
+    if left := data["left out"]:
+        print(f"{left:,} were left out of validation and test: they say what a document before says")
 
 
 def _follow(trainer: Trainer, quiet: bool) -> bool:

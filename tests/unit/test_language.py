@@ -367,6 +367,11 @@ def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
     out, data = str(tmp_path / "run"), ["--data", str(folder / "lines.tsv"), str(folder / "book.txt")]
     assert cli.main(["train", "language", *data, "--out", out, *FLAGS]) == 0
     printed = capsys.readouterr().out
+    counts = LanguageTask(data[1:]).data()
+    trained, held_out = counts["documents"]["train"], counts["characters"]["test"]
+    assert f"{sum(counts['characters'].values()):,} characters of text: d_model 15, n_heads 3" in printed
+    assert f"{trained:,} documents ({counts['characters']['train']:,} characters) to train on" in printed
+    assert f"({held_out:,} characters) to test on" in printed
     assert "step 3: validation loss" in printed
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     scores = record["scores"]
