@@ -19,6 +19,7 @@ from models.tasks.language import LanguageTask, Passage, cut
 from models.tasks.split import same_text, split_of
 from models.tasks.text_files import in_parts, read_documents
 from models.tokenizers.base import END, START
+from models.training import likelihood
 from models.training.likelihood import baselines, likelihoods, measures
 from models.training.ngrams import KneserNey
 from models.training.recipe import Recipe
@@ -154,12 +155,13 @@ def test_a_document_is_read_from_its_beginning_to_its_end_and_cut_where_it_is_lo
 
 def test_an_epoch_has_every_token_once_and_no_row_has_two_documents(task):
     batches, seen, wanted = task.batches(seed=3), [], sorted(map(tuple, task.labels("train")))
-    n = sum(map(len, wanted))
+    n, full = sum(map(len, wanted)), False
     while sum(map(len, seen)) < n:
         batch = next(batches)
         padded = task.collate(batch)
         (inputs,) = padded.inputs
         assert inputs.numel() <= 101
+        full |= len(inputs) * (inputs.shape[1] + 1) > 101       # with any position more a row, one row fewer
         assert inputs.shape == padded.labels.shape
         assert padded.n_labels == sum(len(labels) for _, labels in batch)
         assert (inputs[:, 0] == START).all()
@@ -167,6 +169,7 @@ def test_an_epoch_has_every_token_once_and_no_row_has_two_documents(task):
         assert (inputs != END).all()
         assert torch.equal(inputs[:, 1:][padded.labels[:, 1:] != 0], padded.labels[:, :-1][padded.labels[:, 1:] != 0])
         seen += [tuple(labels) for _, labels in batch]
+    assert full
     assert sum(map(len, seen)) == n
     short = {labels for labels in wanted if len(labels) <= 17}
     assert short <= set(seen)
@@ -179,6 +182,12 @@ def test_batches_are_a_function_of_the_seed_and_long_documents_are_cut_elsewhere
         return [batch for batch, _ in zip(task.batches(seed), range(23), strict=False)]
 
     assert some(task, 3) == some(task, 3) != some(task, 4)
+    n, epochs = len(task._train), [[], []]
+    batches = task.batches(3)
+    for epoch in epochs:
+        while sum(labels[-1] == END for batch in epoch for _, labels in batch) < n:
+            epoch.append(next(batches))
+    assert epochs[0] != epochs[1]
     first = [next(cut(whole.labels("train")[0], 23, random.Random(f"{seed}/0")))[1] for seed in range(9)]
     assert len({len(labels) for labels in first}) > 3
 
@@ -204,6 +213,12 @@ def test_a_document_as_long_as_a_row_has_its_end_in_a_row_of_its_own(tmp_path):
     task._split["test"] = ["abcdé", "éab"]
     found = [(len(p.labels), p.labels[-1] == END, p.n_characters, p.n_bytes) for p in task.passages()]
     assert sorted(found) == [(1, True, 0, 0), (4, True, 3, 4), (5, False, 5, 6)]
+
+
+def test_the_space_that_a_part_begins_with_is_counted(folder):
+    whole = LanguageTask(folder / "whole.txt", documents="whole", vocab_size=290, n_ctx=3)
+    whole._split["test"] = [" the cat sat"]
+    assert sum(p.n_bytes for p in whole.passages()) == sum(p.n_characters for p in whole.passages()) == 12
 
 
 def test_held_out_beginnings_are_of_documents_that_go_on(task, whole):
@@ -236,6 +251,17 @@ def test_perplexity_bits_per_byte_and_nats_per_character_token_by_token(task):
     assert seen[-1] == len(passages)
 
 
+def test_passages_are_read_in_batches_of_so_many_tokens(task, monkeypatch):
+    model, shapes = random_gpt(vocab_size=task.tokenizer.vocab_size), []
+    whole = likelihoods(model, task.passages())
+    monkeypatch.setattr(likelihood, "BATCH_TOKENS", 41)
+    model.register_forward_hook(lambda module, given, logits: shapes.append(logits.shape[:2]))
+    assert likelihoods(model, task.passages()) == pytest.approx(whole, rel=1e-5)
+    assert sum(rows for rows, _ in shapes) == len(task.passages())
+    assert max(rows * width for rows, width in shapes) <= 41
+    assert min(rows for rows, _ in shapes[:-1]) > 1
+
+
 def test_measures_by_hand():
     """16 bits for 4 tokens, 8 bytes and 5 characters."""
     found = measures(16 * math.log(2), [Passage((7, 8, 9), 3, 6), Passage((END,), 2, 2)])
@@ -253,6 +279,10 @@ def test_a_unigram_by_hand():
     model = KneserNey(ROWS, 11, 1)
     assert [model.prob(token) for token in (4, 7, 8)] == pytest.approx([2 / 10 + 4 / 10 / 11, 4 / 110, 4 / 110])
     assert model.log_prob([4, 7]) == pytest.approx(math.log((0.2 + 0.4 / 11) * 4 / 110))
+
+
+def test_a_discount_where_nothing_was_seen_once_is_a_half():
+    assert KneserNey([[4, 4, 5, 5]], 11, 1).prob(4) == pytest.approx(1.5 / 4 + 0.5 * 2 / 4 / 11)
 
 
 def test_a_bigram_by_hand():
@@ -292,6 +322,9 @@ def test_the_baselines_read_the_same_passages(task):
     unigram = KneserNey(task.labels("train"), vocab_size, 1)
     nats = -sum(math.log(unigram.prob(label)) for passage in passages for label in passage.labels)
     assert found["unigram perplexity"] == pytest.approx(math.exp(nats / sum(len(p.labels) for p in passages)))
+    trigram = KneserNey(task.labels("train"), vocab_size, 3)
+    nats = -sum(trigram.log_prob(passage.labels) for passage in passages)
+    assert found["trigram bits per byte"] == pytest.approx(nats / math.log(2) / sum(p.n_bytes for p in passages))
     assert found["trigram bits per byte"] < 0.9 * found["unigram bits per byte"]
 
 
