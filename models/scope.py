@@ -134,7 +134,7 @@ class Scope:
         """The same trained weights, scored by another similarity (models.layers.similarity.KINDS), for which they were not trained;
         what it learns besides begins as in a new model, seed 0, and nothing is measured of it. Raises ValueError for a model
         without self-attention."""
-        if not hasattr(self.config, "similarity"):
+        if not self.model.similarity:
             raise ValueError(f"{self.name} has one alignment model, learned with it; its similarity cannot be exchanged")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)

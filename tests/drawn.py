@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import torch
-from small import random_attention_only, random_model, random_seq2seq
+from small import random_attention_only, random_gpt, random_model, random_seq2seq
 
 from models.checkpoint import Checkpoint
 from models.scope import Scope
@@ -26,9 +26,12 @@ _LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.
 def letters(family: str = "transformer", **sizes: Any) -> Scope:
     """A model that has learned nothing, over letters: enough for pictures of what it computes."""
     tokenizer = Tokenizer.characters(LETTERS)
-    make = {"transformer": random_model, "recurrent": random_seq2seq, "attention only": random_attention_only}[family]
+    make = {
+        "transformer": random_model, "recurrent": random_seq2seq, "attention only": random_attention_only, "gpt": random_gpt,
+    }[family]  # fmt: skip
     model = make(vocab_size=tokenizer.vocab_size, **sizes)
-    return Scope(Checkpoint(Path("letters"), model, tokenizer, {"task": "letters"}), torch.device("cpu"))
+    task = "language" if model.continues else "letters"
+    return Scope(Checkpoint(Path("letters"), model, tokenizer, {"task": task}), torch.device("cpu"))
 
 
 def mixed(share: float, low: str, high: str) -> np.ndarray:

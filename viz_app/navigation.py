@@ -65,4 +65,5 @@ def _page(view: View) -> None:
     else:
         pictures = view(shown)
         session.answer = answering(session, pictures) if pictures and session.scope is shown.scope else None
-    listen(session.token, live.path(), session.is_open, url_state.publish())
+    fields = [field.name for field in session.scope.model.fields] if session.scope else []
+    listen(session.token, live.path(), session.is_open, fields, url_state.publish())

@@ -215,7 +215,7 @@ def at_step(step: int, trace: Trace, scores: dict) -> str:
     """What the page shows while it stands at an earlier step of training, how good those weights were, and what they would
     have said of the texts at hand."""
     return (
-        f"All pictures below are of the weights after {step:,} steps, reading the same two texts; the line above is the finished "
+        f"All pictures below are of the weights after {step:,} steps, reading the same text; the line above is the finished "
         f"model's. Of these weights: {measured(scores) or 'no score was measured'}. "
         f"Position by position, they would have said: {trace.output or '(nothing)'}"
     )

@@ -45,6 +45,16 @@ class Architecture(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     @property
+    def stack(self) -> str:
+        """Where what was asked is embedded: "encoder", or "decoder" in a model that has no other."""
+        return "decoder" if self.continues else "encoder"
+
+    @property
+    def similarity(self) -> str:
+        """The similarity that another can be put in the place of; "" in a model that learned its own alignment, or has none."""
+        return getattr(self.config, "similarity", "")
+
+    @property
     def continues(self) -> bool:
         """Whether what it writes goes on on the stream of what was asked, as a language model's does."""
         return self.fields[0].stream == self.writes

@@ -206,7 +206,7 @@ def test_under_another_similarity_no_score_is_said(page: AppTest, address: str, 
 def test_what_is_said_under_the_slider() -> None:
     trace = models.load("dates").run("3 May 2019", "2019")
     assert words.at_step(2000, trace, {"held-out exact match": 98.4, "cases": 2000}) == (
-        "All pictures below are of the weights after 2,000 steps, reading the same two texts; the line above is the finished "
+        "All pictures below are of the weights after 2,000 steps, reading the same text; the line above is the finished "
         "model's. Of these weights: held-out exact match 98.4 % over 2,000 cases. "
         f"Position by position, they would have said: {trace.output}"
     )

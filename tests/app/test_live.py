@@ -145,7 +145,7 @@ class Numbers:
 
     def __init__(self) -> None:
         self.session = LiveSession()
-        self.session.answer = lambda source, target: {"text": {"source": source}}
+        self.session.answer = lambda *texts: {"text": {"source": texts[0]}}
 
     def typed(self, text: str) -> int:
         return unpack(self.session.edit(text, ""))[0]["edition"][0]
@@ -227,7 +227,7 @@ class Panic(BaseException):
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, Panic, SystemExit, KeyboardInterrupt, RecursionError])
 def test_an_answer_that_fails_leaves_the_others_theirs(error: type[BaseException]) -> None:
-    def fails(source: str, target: str) -> Pictures:
+    def fails(*texts: str) -> Pictures:
         raise error("broken")
 
     broken, whole, later = Numbers().session, Numbers().session, Numbers().session
@@ -298,23 +298,24 @@ def message(text: str | None = None, data: bytes | None = None) -> dict:
 @pytest.mark.parametrize(
     "text",
     [
-        None, "", "[]", "null", "{", "1", '"a"', '{"source": 1, "target": ""}', '{"source": "a"}',
-        '{"source": "a", "target": null}', "x" * 1_000_001, "[" * 100_000, '{"source":' * 50_000, "9" * 5_000,
+        None, "", "[]", "null", "{", "1", '"a"', '{"texts": [1, ""]}', '{"texts": "a"}', '{"texts": []}',
+        '{"source": "a", "target": ""}', '{"texts": ["a", null]}', json.dumps({"texts": ["a"] * 9}), "x" * 1_000_001,
+        "[" * 100_000, '{"texts":' * 50_000, "9" * 5_000,
     ],
 )  # fmt: skip
 def test_a_message_that_nobody_of_ours_sends_is_not_answered(text: str | None) -> None:
     assert live._texts(message(text, b"\x00" if text is None else None)) is None
 
 
-def test_a_message_is_two_texts_of_whole_characters() -> None:
-    asked = {"source": "a\ud83db", "target": "\udc00", "token": "of an older page"}
+def test_a_message_is_texts_of_whole_characters() -> None:
+    asked = {"texts": ["a\ud83db", "\udc00"], "token": "of an older page"}
     assert live._texts(message(json.dumps(asked))) == ("a\ufffdb", "\ufffd")
-    assert live._texts(message(json.dumps({"source": "😀", "target": "\x00"}))) == ("😀", "\x00")
+    assert live._texts(message(json.dumps({"texts": ["😀", "\x00", "c"]}))) == ("😀", "\x00", "c")
 
 
 def test_half_a_character_is_answered_like_the_rerun_that_shows_it() -> None:
     app = opened("", "")
-    source, target = live._texts(message(json.dumps({"source": "3 May 1999 \ud83d", "target": ""})))
+    source, target = live._texts(message(json.dumps({"texts": ["3 May 1999 \ud83d", ""]})))
     rows = dict(answer(app.session_state["live session"], source, target)["written"]["rows"])
     assert rows["source"] == "3 May 1999 \ufffd"
     app.text_input(key="source").set_value("3 May 1999 \ufffd").run()

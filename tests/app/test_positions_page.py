@@ -224,20 +224,20 @@ def test_looks_are_the_themes():
 RECURRENT = {way: random_seq2seq(vocab_size=9, bidirectional=way) for way in (True, False)}
 
 
-@pytest.mark.parametrize(("config", "said", "unsaid"), [
-    (random_model(positions="sinusoidal").config, "So every place has a vector of its own", "no position vectors"),
-    (random_model(positions="none").config, "This model has no position vectors.", "So every place"),
-    (RECURRENT[True].config, "the order is in its states", "Attention"),
+@pytest.mark.parametrize(("model", "said", "unsaid"), [
+    (random_model(positions="sinusoidal"), "So every place has a vector of its own", "no position vectors"),
+    (random_model(positions="none"), "This model has no position vectors.", "So every place"),
+    (RECURRENT[True], "the order is in its states", "Attention"),
 ])  # fmt: skip
-def test_the_page_says_how_this_model_knows_the_order(config, said, unsaid):
-    text = say.answer(config)
+def test_the_page_says_how_this_model_knows_the_order(model, said, unsaid):
+    text = say.answer(model)
     assert said in text
     assert unsaid not in text
 
 
 def test_only_attention_without_a_mask_is_blind_to_order():
     """What the page says of attention by itself: reordered tokens give reordered vectors, but not under look-ahead."""
-    assert "Attention without a mask does not: reorder its tokens, and it only reorders" in say.answer(random_model().config)
+    assert "Attention without a mask does not: reorder its tokens, and it only reorders" in say.answer(random_model())
     layer = random_model(positions="none").encoder.layers[0].self_attn
     x, order = torch.randn(1, 7, layer.d_model if hasattr(layer, "d_model") else 15), torch.tensor([3, 0, 6, 1, 5, 2, 4])
     free, ahead = Mask(), Mask([look_ahead(7, 7)])

@@ -274,14 +274,14 @@ def test_a_record_that_is_written_anew_is_read_anew(folder: Path) -> None:
     now = cache.scope(str(folder))
     assert now.training["licence"] == "mine"
     assert now.fingerprint == before.fingerprint
-    assert cache.trace(now, SOURCE, TARGET) is cache.trace(before, SOURCE, TARGET)
+    assert cache.trace(now, (SOURCE, TARGET)) is cache.trace(before, (SOURCE, TARGET))
 
 
 def test_two_folders_with_the_same_weights_share_what_is_computed(folder: Path, tmp_path: Path) -> None:
     one, two = cache.scope(str(folder)), cache.scope(str(shutil.copytree(folder, tmp_path / "copy")))
     assert one is not two
-    trace = cache.trace(one, SOURCE, TARGET)
-    assert cache.trace(two, SOURCE, TARGET) is trace
+    trace = cache.trace(one, (SOURCE, TARGET))
+    assert cache.trace(two, (SOURCE, TARGET)) is trace
     assert cache.snapshot_trace(two, STEP, trace) is cache.snapshot_trace(one, STEP, trace)
     swapped = {kind: cache.swapped_trace(two, kind, trace) for kind in KINDS if kind != one.config.similarity}
     assert len({id(run) for run in (trace, cache.snapshot_trace(one, STEP, trace), *swapped.values())}) == 2 + len(swapped)

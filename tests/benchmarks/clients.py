@@ -53,7 +53,7 @@ class Client:
     async def edit(self, text: str) -> None:
         """Change the text and wait for its picture."""
         start = time.perf_counter()
-        await self.live.send(json.dumps({"source": text, "target": ""}))
+        await self.live.send(json.dumps({"texts": [text, ""]}))
         _, arrays = unpack(await self.live.recv())
         self.seconds.append(time.perf_counter() - start)
         self.answers.append((text, arrays["head"].tobytes()))

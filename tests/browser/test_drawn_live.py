@@ -52,13 +52,16 @@ def plain(text: str, look: str = "note") -> dict:
     return rows(look, ("line", text))
 
 
+FIELDS = ["source", "target"]
+
+
 def live(stage: Stage, is_open: bool = True, token: str = "secret") -> None:
     """A page with two text boxes, something to be shown under the key "words", and the component that listens."""
     stage.mount("plain").show(plain("first"), (3, 1), key="words")
     stage.page.evaluate("delete window.attnscopeLive")
     stage.page.evaluate(SOCKET)
     stage.beside("live")
-    stage.show({"token": token, "path": "/app/live", "open": is_open, "address": STANDS}, key="live")
+    stage.show({"token": token, "path": "/app/live", "open": is_open, "fields": FIELDS, "address": STANDS}, key="live")
 
 
 def typed(stage: Stage, text: str, box: str = "source") -> None:
@@ -90,7 +93,7 @@ def answer(stage: Stage, text: str, edition: tuple[int, int], key: str = "words"
 
 
 def addressed(stage: Stage, query: str, steps: int, rerun: int) -> None:
-    data = {"token": "t", "path": "/live", "open": False, "address": {"query": query, "steps": steps}}
+    data = {"token": "t", "path": "/live", "open": False, "fields": FIELDS, "address": {"query": query, "steps": steps}}
     stage.show(data, (1, rerun), key="live")
 
 
@@ -144,7 +147,7 @@ def test_typing_asks_in_the_name_of_the_session(stage: Stage) -> None:
     typed(stage, "nothing of ours", "other")
     assert asked(stage) == []
     typed(stage, "abc")
-    assert asked(stage) == [{"source": "abc", "target": ""}]
+    assert asked(stage) == [{"texts": ["abc", ""]}]
 
 
 def test_one_question_at_a_time_then_for_what_was_typed_since(stage: Stage) -> None:
@@ -156,12 +159,12 @@ def test_one_question_at_a_time_then_for_what_was_typed_since(stage: Stage) -> N
     assert len(asked(stage)) == 1
     answer(stage, "answer to a", (4, 1))
     assert words(stage) == ["answer to a"]
-    assert asked(stage)[1:] == [{"source": "ab", "target": "x"}]
+    assert asked(stage)[1:] == [{"texts": ["ab", "x"]}]
     answer(stage, "answer to ab", (5, 1))
     assert words(stage) == ["answer to ab"]
     assert len(asked(stage)) == 2
     typed(stage, "xy", "target")
-    assert asked(stage)[2:] == [{"source": "ab", "target": "xy"}]
+    assert asked(stage)[2:] == [{"texts": ["ab", "xy"]}]
 
 
 def test_an_older_answer_is_not_shown(stage: Stage) -> None:
@@ -191,7 +194,7 @@ def test_an_empty_answer_shows_nothing_and_lets_ask_again(stage: Stage) -> None:
     stage.page.evaluate("sockets[0].answer('')")
     assert words(stage) == ["first"]
     typed(stage, "b")
-    assert [one["source"] for one in asked(stage)] == ["a", "b"]
+    assert [one["texts"][0] for one in asked(stage)] == ["a", "b"]
 
 
 def test_a_socket_that_is_not_there_is_opened_anew_and_asked_then(stage: Stage) -> None:
@@ -200,12 +203,12 @@ def test_a_socket_that_is_not_there_is_opened_anew_and_asked_then(stage: Stage) 
     assert asked(stage) == []
     assert stage.page.evaluate("sockets.length") == 1
     stage.page.evaluate("sockets[0].opened()")
-    assert [one["source"] for one in asked(stage)] == ["early"]
+    assert [one["texts"][0] for one in asked(stage)] == ["early"]
     stage.page.evaluate("sockets[0].closed()")  # before the answer
     typed(stage, "late")
     assert stage.page.evaluate("sockets.length") == 2
     stage.page.evaluate("sockets[1].opened()")
-    assert [one["source"] for one in asked(stage)] == ["early", "late"]
+    assert [one["texts"][0] for one in asked(stage)] == ["early", "late"]
     answer(stage, "there", (8, 8))
     assert words(stage) == ["there"]
 
@@ -214,24 +217,24 @@ def test_a_page_that_is_not_live_asks_nothing(stage: Stage) -> None:
     live(stage, is_open=False)
     typed(stage, "abc")
     assert stage.page.evaluate("sockets.length") == 0
-    stage.show({"token": "other", "path": "/live", "open": True, "address": STANDS}, (1, 2), key="live")
+    stage.show({"token": "other", "path": "/live", "open": True, "fields": FIELDS, "address": STANDS}, (1, 2), key="live")
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "abcd")
     assert stage.page.evaluate("sockets[0].protocols") == ["attnscope", "other"]
-    assert asked(stage) == [{"source": "abcd", "target": ""}]
+    assert asked(stage) == [{"texts": ["abcd", ""]}]
 
 
 def test_another_session_has_a_socket_of_its_own(stage: Stage) -> None:
     live(stage)
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")
-    stage.show({"token": "secret", "path": "/app/live", "open": True, "address": STANDS}, (1, 2), key="live")
+    stage.show({"token": "secret", "path": "/app/live", "open": True, "fields": FIELDS, "address": STANDS}, (1, 2), key="live")
     assert stage.page.evaluate("sockets.length") == 1  # the same session goes on
-    stage.show({"token": "other", "path": "/app/live", "open": True, "address": STANDS}, (1, 3), key="live")
+    stage.show({"token": "other", "path": "/app/live", "open": True, "fields": FIELDS, "address": STANDS}, (1, 3), key="live")
     assert stage.page.evaluate("sockets.map((s) => [s.protocols[1], s.readyState])") == [["secret", 2], ["other", 0]]
     stage.page.evaluate("sockets[1].opened()")
     typed(stage, "ab")
-    assert stage.page.evaluate("sockets[1].sent.map((one) => JSON.parse(one).source)") == ["ab"]  # not waiting for the old answer
+    assert stage.page.evaluate("sockets[1].sent.map((one) => JSON.parse(one).texts[0])") == ["ab"]  # not waiting for the old answer
     stage.page.evaluate("() => { sockets[0].closed(); sockets[0].onmessage?.({ data: new ArrayBuffer(0) }); }")
     typed(stage, "abc")
     assert stage.page.evaluate("sockets.map((s) => s.sent.length)") == [1, 1]  # the old one's end says nothing of the new one
@@ -259,7 +262,7 @@ def test_an_answer_may_bring_a_packed_picture(stage: Stage) -> None:
     stage.beside("choice")
     stage.show(first, (1, 1), key="choice")
     stage.beside("live")
-    stage.show({"token": "t", "path": "/live", "open": True, "address": STANDS}, key="live")
+    stage.show({"token": "t", "path": "/live", "open": True, "fields": FIELDS, "address": STANDS}, key="live")
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")
     message = pack({"edition": [2, 1], "said": {}}, choice=np.frombuffer(second, np.uint8))
@@ -590,8 +593,8 @@ def test_wrappers_without_gestures_pass_on_what_they_show() -> None:
     for name, given, expected in (
         ("maps", (b"m", "my-key"), {"key": "my-key", "data": b"m"}), ("shuffle", (b"s", "my-key"), {"key": "my-key", "data": b"s"}),
         ("plain", ({"look": "note"}, "my-key"), {"key": "my-key", "data": {"look": "note"}}),
-        ("live", ("token", "/live", True, Address("a=b", 3)), {"key": "live", "data": {
-            "token": "token", "path": "/live", "open": True, "address": {"query": "a=b", "steps": 3}}}),
+        ("live", ("token", "/live", True, FIELDS, Address("a=b", 3)), {"key": "live", "data": {
+            "token": "token", "path": "/live", "open": True, "fields": FIELDS, "address": {"query": "a=b", "steps": 3}}}),
     ):  # fmt: skip
         CALLS.clear()
         wrapper(name)[name](*given)

@@ -18,7 +18,7 @@ import models
 from tests.benchmarks.clients import CHECKPOINT, Client, crowd, strangers
 from tests.benchmarks.serving import APP, served
 
-NONSENSE = (b"\x00\xff", "", "[" * 100_000, '{"source": "a"}', '{"source": 1, "target": 2}', "x" * 1_000_001)
+NONSENSE = (b"\x00\xff", "", "[" * 100_000, '{"texts": "a"}', '{"texts": [1, 2]}', "x" * 1_000_001)
 
 
 async def nuisance(address: str, number: int, seconds: float) -> int:

@@ -18,6 +18,7 @@ from models.scope import Scope
 from models.trace import Trace
 from models.trace.edits import Edits, MaskChange
 from viz_app import ui, words
+from viz_app.drawing.labels import token_text
 from viz_app.session import live, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
@@ -120,8 +121,21 @@ def test_what_was_read_and_written(trace: Trace, scope: Scope, stale: bool) -> N
     ("a" * 42, "", "written"), ("a" * 43, "", "written long"), ("", "b" * 43, "written long"),
 ])  # fmt: skip
 def test_long_texts_are_set_smaller(trace: Trace, source: str, output: str, look: str) -> None:
-    long = replace(trace, streams=trace.streams | {"source": replace(trace.streams["source"], text=source)}, output=output)
+    long = replace(trace, fields={"source": source, "target": None}, output=output)
     assert ui.strip(long, TERMS, False)["look"] == look
+
+
+def test_a_text_that_goes_on_stands_with_what_is_expected_next() -> None:
+    gpt = letters("gpt")
+    run = gpt.run("abc", " de")
+    probabilities = run.next_token.logits[-1].double().softmax(-1)
+    best = int(probabilities.argmax())
+    strip = dict(ui.strip(run, words.terms("language"), False)["rows"])
+    assert (strip["label-in"], strip["source"]) == ("Text", "abc de")
+    assert strip["label-out"] == f"most likely next, {100 * float(probabilities[best]):.0f} %"
+    assert strip["output"] == token_text(gpt.tokenizer.token(best))
+    long = replace(run, fields={"text": "a" * 40, "continuation": "b" * 3})
+    assert ui.strip(long, words.terms("language"), False)["look"] == "written long"
 
 
 def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(trace: Trace, scope: Scope, monkeypatch) -> None:
@@ -156,16 +170,17 @@ def test_a_plotly_picture_is_saved_as_a_drawing() -> None:
 def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session.run(lambda: (url_state.pick("a", 3), url_state.keep(url_state.TARGET, "x")), source="abc", target="d")
+    session.run(lambda: (url_state.pick("a", 3), url_state.keep(url_state.FIELDS["target"], "x")), source="abc", target="d")
     assert session.says == {"site": "a", "head": "3", "target": "x"}
     monkeypatch.setattr(url_state, "_is_history_navigation", lambda: True)
     session.url = {"source": ["abc"]}
     url_state.arrive()
-    assert url_state.get(url_state.TARGET) == ""
+    assert url_state.get(url_state.FIELDS["target"]) == ""
     monkeypatch.undo()
     monkeypatch.setattr(url_state, "st", session)
-    url_state.keep(url_state.TARGET, "y")       # the run was overtaken, and has not published anything
-    asked = session.run(lambda: [url_state.get(one) for one in (url_state.SOURCE, url_state.TARGET, url_state.SITE)])
+    url_state.keep(url_state.FIELDS["target"], "y")       # the run was overtaken, and has not published anything
+    parameters = (url_state.FIELDS["source"], url_state.FIELDS["target"], url_state.SITE)
+    asked = session.run(lambda: [url_state.get(one) for one in parameters])
     assert asked == ["abc", "y", ""]
     assert session.says == {"source": "abc", "target": "y"}
 
@@ -293,5 +308,5 @@ def test_where_the_socket_is(monkeypatch, base: str, path: str) -> None:
 
 
 def test_a_message_as_it_is_sent_is_read() -> None:
-    for sent in ('{"source": "a", "target": "b"}', '{"target": "b", "more": 1, "source": "a"}'):
+    for sent in ('{"texts": ["a", "b"]}', '{"more": 1, "texts": ["a", "b"]}'):
         assert live._texts({"type": "websocket.receive", "text": sent}) == ("a", "b")

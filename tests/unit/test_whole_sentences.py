@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from drawn import letters
-from small import random_attention_only, random_model, random_seq2seq
+from small import random_attention_only, random_gpt, random_model, random_seq2seq
 
 from models.analysis.layer_timing import Timing
 from models.analysis.permutation_test import ShuffleTest
@@ -246,10 +246,12 @@ def test_what_the_positions_of_the_loaded_model_are() -> None:
     assert positions.own_help("learned") == "This model's positions are learned."
     attention = "Attention without a mask does not: reorder its tokens, and it only reorders what it makes of them."
     vector = "every place has a vector of its own, added to the token that stands there."
-    assert positions.answer(random_attention_only(positions="sinusoidal").config) == f"{attention} So {vector}"
-    assert positions.answer(random_model(positions="none").config) == (
+    assert positions.answer(random_attention_only(positions="sinusoidal")) == f"{attention} So {vector}"
+    assert positions.answer(random_model(positions="none")) == (
         f"{attention} This model has no position vectors. In others, {vector}"
     )
+    ahead = "The look-ahead mask tells a little: each token sees as many others as stand before it."
+    assert positions.answer(random_gpt()) == f"{ahead} So {vector}"
     assert positions.explained(positions.OWN, "learned") == (
         "**Learned positions.** One vector for each place, trained like every other weight. Nothing in them is prescribed, and "
         "past the last place there is none."
@@ -318,7 +320,7 @@ def test_where_queries_keys_and_values_come_from() -> None:
 def test_at_an_earlier_step() -> None:
     said = words.at_step(1250, SimpleNamespace(output=""), {})
     assert said == (
-        "All pictures below are of the weights after 1,250 steps, reading the same two texts; the line above is the finished "
+        "All pictures below are of the weights after 1,250 steps, reading the same text; the line above is the finished "
         "model's. Of these weights: no score was measured. Position by position, they would have said: (nothing)"
     )
     assert words.at_step(1, SimpleNamespace(output="abc"), {}).endswith("they would have said: abc")

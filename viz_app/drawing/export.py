@@ -28,8 +28,8 @@ def head_csv(trace: Trace, site: AttentionSite, head: int) -> str:
 
 def heads_npz(trace: Trace) -> bytes:
     """All heads: for each site its weights (head, query, key) under the site's name, its mask in the same shape under
-    "<name>.allowed", and the tokens of both texts."""
-    arrays = {"source_tokens": np.array(trace.streams["source"].tokens), "target_tokens": np.array(trace.streams["target"].tokens)}
+    "<name>.allowed", and the tokens of each stream under "<stream>_tokens"."""
+    arrays = {f"{name}_tokens": np.array(row.tokens) for name, row in trace.streams.items()}
     for name, site in trace.attention.items():
         arrays[name] = site.weights().numpy()
         arrays[f"{name}.allowed"] = site.allowed(head=None).numpy()

@@ -37,6 +37,11 @@ def _label(token: str, place: tuple[int, int] | None, text: str) -> Label:
     return Label(shown[1:] if starts_the_text and token.startswith("▁") and len(shown) > 1 else shown)
 
 
+def token_text(token: str) -> str:
+    """A token that stands by itself, in no text."""
+    return _label(token, None, "").text
+
+
 def visible(piece: str) -> str:
     """The piece with every space shown as · and control characters as their code."""
     return "".join(SPACE if c.isspace() else c if c.isprintable() else f"U+{ord(c):04X}" for c in piece)

@@ -3,6 +3,7 @@
 from models.analysis.checks import Check
 from models.trace import Trace
 from viz_app import words
+from viz_app.drawing.labels import token_text
 
 
 def rows(look: str, *lines: tuple[str, str]) -> dict:
@@ -17,15 +18,26 @@ def small_print(text: str, bad: bool = False) -> dict:
 
 
 def strip(trace: Trace, terms: words.Terms, stale: bool) -> dict:
-    """What the model read and what it wrote."""
-    label = "the model's own next token, position by position" if trace.teacher_forced else "the model writes"
+    """What the model read, and what it wrote or, where it wrote nothing, what it expects next."""
+    field, given = next((name, text) for name, text in trace.fields.items())
+    label, output = answered(trace)
     aside = "The last text that could be run: see the note at the left." if stale else ""
-    long = max(len(trace.streams["source"].text), len(trace.output)) > 42
+    text = "".join(filter(None, trace.fields.values())) if not trace.next_token.is_closed else given
+    long = max(len(text), len(output)) > 42
     return rows(
         "written long" if long else "written",
-        ("label-in", terms.label("source")), ("source", trace.streams["source"].text), ("arrow", "→"),
-        ("label-out", label), ("output", trace.output), ("stale", aside),
+        ("label-in", terms.label(field)), ("source", text), ("arrow", "→"),
+        ("label-out", label), ("output", output), ("stale", aside),
     )
+
+
+def answered(trace: Trace) -> tuple[str, str]:
+    """What the model's answer is, in words, and the answer."""
+    expected = trace.next_token
+    if expected.is_closed:
+        return "the model's own next token, position by position" if trace.teacher_forced else "the model writes", trace.output
+    probability = float(expected.log_probs[-1].max().exp())
+    return f"most likely next, {100 * probability:.0f} %", token_text(expected.predicted[-1])
 
 
 def checked(checks: list[Check]) -> dict:

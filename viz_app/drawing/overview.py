@@ -49,8 +49,26 @@ def pooling(site: AttentionSite, side: int = LARGEST_SIDE) -> int:
 
 def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
     """(site, head, query/k, key/k) uint8: 0 where every cell of the block is masked, else 1 + its largest weight × 254."""
+    first = sites[0]
+    if first.n_heads * first.n_query * first.n_key > LARGEST_AT_ONCE:
+        return torch.stack([torch.stack([pooled_head(site, head, k) for head in range(site.n_heads)]) for site in sites])
     allowed = torch.stack([site.allowed(head=None) for site in sites])
     weights = masked_softmax(torch.stack([site.scores() for site in sites]), allowed)
-    shown = weights.masked_fill(~allowed, -1.0)
+    return _codes(weights.masked_fill(~allowed, -1.0), k)
+
+
+def pooled_head(site: AttentionSite, head: int, k: int) -> Tensor:
+    """(query/k, key/k) uint8 of one head, worked out some rows at a time: a long text's weights are never all there at once."""
+    step = k * max(1, LARGEST_AT_ONCE // (k * site.n_key))
+    slabs = []
+    for start in range(0, site.n_query, step):
+        rows = slice(start, start + step)
+        shown = site.weights(head, rows=rows).masked_fill(~site.allowed(head=head, rows=rows), -1.0)
+        slabs.append(_codes(shown[None, None], k)[0, 0])
+    return torch.cat(slabs)
+
+
+def _codes(shown: Tensor, k: int) -> Tensor:
+    """Pooled codes of weights (…, query, key) in which −1 is a masked cell."""
     pooled = F.max_pool2d(shown, k, ceil_mode=True) if k > 1 else shown
     return torch.where(pooled < 0, 0.0, 1 + (pooled * 254).round()).to(torch.uint8)

@@ -52,40 +52,45 @@ def swapped(scope: Scope, similarity: str) -> Scope:
     return _of(scope, "swapped", similarity, make=lambda: scope.with_similarity(similarity), spared=True)
 
 
-def trace(scope: Scope, source: str, target: str | None, drafts: tuple[tuple[int, ...], ...] = ()) -> Trace:
-    """The run of a model on a text; `drafts` as in models.Scope.run. Raises models.InputError."""
+def trace(scope: Scope, texts: tuple[str, ...], drafts: tuple[tuple[int, ...], ...] = ()) -> Trace:
+    """The run of a model on what stands in the boxes of its fields; `drafts` as in models.Scope.run. Raises models.InputError."""
+    asked = _given(scope, texts)
 
     def run() -> Trace:
         with _one_run:
-            return scope.run(source, target, drafts=drafts)
+            return scope.run(*asked, drafts=drafts)
 
-    return _of(scope, "trace", source, target, make=run)
+    return _of(scope, "trace", asked, make=run)
 
 
-def run_together(asked: Collection[tuple[str, str, str]]) -> None:
-    """Run (checkpoint, source, target) in one batch for each checkpoint, so that `trace` has them ready. What cannot be read,
+def _given(scope: Scope, texts: tuple[str, ...]) -> tuple[str | None, ...]:
+    """The texts as the model's fields: an optional one that is blank is not given."""
+    fields = scope.model.fields
+    return tuple(None if field.optional and not text.strip() else text for field, text in zip(fields, texts, strict=True))
+
+
+def run_together(asked: Collection[tuple[str, ...]]) -> None:
+    """Run (checkpoint, texts of its fields) in one batch for each checkpoint, so that `trace` has them ready. What cannot be read,
     and what is so long that the others would wait for it, is left to `trace`."""
     for name in {name for name, *_ in asked}:
         try:
             opened = scope(name)
         except CheckpointError:
             continue
-        texts = _readable(opened, [texts for n, *texts in asked if n == name])
+        texts = _readable(opened, [tuple(texts) for n, *texts in asked if n == name])
         with _one_run:
             traces = opened.run_each(texts) if texts else []
-        for (source, target), made in zip(texts, traces, strict=True):
-            _of(opened, "trace", source, target, make=lambda made=made: made)
+        for given, made in zip(texts, traces, strict=True):
+            _of(opened, "trace", given, make=lambda made=made: made)
 
 
-def _readable(scope: Scope, texts: list[tuple[str, str]]) -> list[tuple[str, str | None]]:
+def _readable(scope: Scope, asked: list[tuple[str, ...]]) -> list[tuple[str | None, ...]]:
     readable = []
-    for source, target in texts:
-        with suppress(models.InputError):
-            length = len(scope.encode(source=source)["source"].ids)
-            if target.strip():
-                length = max(length, len(scope.encode(target=target)["target"].ids))
-            if length <= SHORT:
-                readable.append((source, target if target.strip() else None))
+    for texts in asked:
+        with suppress(models.InputError, ValueError):       # ValueError: texts typed for a model with other fields
+            given = _given(scope, texts)
+            if max(len(row.ids) for row in scope.encode(*given).values()) <= SHORT:
+                readable.append(given)
     return readable
 
 
@@ -94,14 +99,20 @@ def forced(scope: Scope, source: str, target: Encoding) -> Trace:
     return _of(scope, "forced", source, target, make=lambda: scope.run_batch([(source, target)])[0])
 
 
-def snapshot_trace(scope: Scope, step: int, text: Trace) -> Trace:
-    """The source and the target of `text` under the weights of an earlier step, teacher-forced."""
-    return forced(snapshot(scope, step), text.streams["source"].text, text.streams["target"])
+def snapshot_trace(scope: Scope, step: int, of: Trace) -> Trace:
+    """The texts of a run, what the model wrote among them, under the weights of an earlier step, teacher-forced."""
+    return _again(snapshot(scope, step), of)
 
 
-def swapped_trace(scope: Scope, similarity: str, text: Trace) -> Trace:
-    """The source and the target of `text` under the same weights with another similarity, teacher-forced."""
-    return forced(swapped(scope, similarity), text.streams["source"].text, text.streams["target"])
+def swapped_trace(scope: Scope, similarity: str, of: Trace) -> Trace:
+    """The texts of a run under the same weights with another similarity, teacher-forced."""
+    return _again(swapped(scope, similarity), of)
+
+
+def _again(scope: Scope, of: Trace) -> Trace:
+    model = scope.model
+    asked = tuple(of.fields.values()) if model.continues else tuple(of.streams[field.stream] for field in model.fields)
+    return _of(scope, "again", asked, make=lambda: scope.run_batch([asked])[0])
 
 
 def decoded(scope: Scope, source: tuple[int, ...], method: decoding_runs.Method) -> decoding_runs.Autoregression:

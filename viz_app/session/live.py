@@ -28,12 +28,13 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import whole
 
 Pictures = dict[str, bytes | dict]      # key of a component → what it shows
-Texts = tuple[str, str]                 # what stands in the source's and in the target's box
+Texts = tuple[str, ...]                 # what stands in the boxes of the model's fields, in their order
 
 PAUSE = "1.5s"      # after so long without a key Streamlit's rerun follows; whoever leaves the box has it at once
 LARGEST = 1_000_000     # characters of one message
 SOCKETS = 4             # of one session; its page needs one, and for a moment a second when that has broken
 PROTOCOL = "attnscope"  # of the socket; the browser offers it together with the session's token
+FIELDS = 8              # texts of one message; no model has so many
 TOGETHER = 12           # edits run in one batch
 _KEY = "live session"
 _log = logging.getLogger(__name__)
@@ -49,19 +50,19 @@ class LiveSession:
         self.name = ""                              # of the checkpoint asked for
         self.scope: Scope | None = None             # None while it does not open
         self.edition = (0, 0)                       # of what the rerun under way draws: (edit, rerun)
-        self._answer: tuple[int, Callable[[str, str], Pictures] | None] = (0, None)     # of the page as that rerun left it
+        self._answer: tuple[int, Callable[..., Pictures] | None] = (0, None)     # of the page as that rerun left it
         self._written: deque[tuple[int, ...]] = deque(maxlen=24)     # by the model of `shown`
         self._latest: tuple[int, Texts | None] = (0, None)
         self._numbers: dict[Texts, int] = {}        # of the edits that no rerun has overtaken
         self._lock = threading.Lock()
 
     @property
-    def answer(self) -> Callable[[str, str], Pictures] | None:
+    def answer(self) -> Callable[..., Pictures] | None:
         """Makes all pictures of the page that stands, for two texts; None if it has none to give."""
         return self._answer[1]
 
     @answer.setter
-    def answer(self, answer: Callable[[str, str], Pictures] | None) -> None:
+    def answer(self, answer: Callable[..., Pictures] | None) -> None:
         self._answer = self.edition[1], answer
 
     @property
@@ -71,7 +72,7 @@ class LiveSession:
 
     def show(self, shown: CurrentRun) -> None:
         """A new run, to be shown from now on."""
-        written = shown.trace.streams["target"].ids[1:]
+        written = shown.trace.streams[shown.scope.model.writes].ids[1:]
         if not (self.shown and self.shown.scope is shown.scope):
             self._written.clear()
         if not shown.trace.teacher_forced and written not in self._written:
@@ -124,7 +125,7 @@ _open: Counter[str] = Counter()     # sockets of each session, by its token
 
 
 async def _answers(socket: WebSocket) -> None:
-    """One browser's socket: {source, target} in, one message of pictures out, in this order. It ends without a word for who
+    """One browser's socket: {texts} in, one message of pictures out, in this order. It ends without a word for who
     is of no session, has too many sockets, or asks what no page of ours asks. Where it comes from, door.py has looked at."""
     token = (socket.scope["subprotocols"] or [""])[-1]
     if token not in _sessions or _open[token] >= SOCKETS:
@@ -146,16 +147,18 @@ async def _answers(socket: WebSocket) -> None:
 
 
 def _texts(message: Message) -> Texts | None:
-    """(source, target) of a message, in whole characters; None for one that nobody of ours sends."""
+    """The texts of a message, in whole characters; None for one that nobody of ours sends."""
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect
     text = message.get("text") or ""        # None for bytes
     try:
         asked = json.loads(text) if len(text) <= LARGEST else {}
-        texts = asked["source"], asked["target"]
+        texts = asked["texts"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    return (whole(texts[0]), whole(texts[1])) if all(isinstance(text, str) for text in texts) else None
+    if not isinstance(texts, list) or not 1 <= len(texts) <= FIELDS or not all(isinstance(text, str) for text in texts):
+        return None
+    return tuple(map(whole, texts))
 
 
 class _Queue:

@@ -1,4 +1,4 @@
-"""Two texts read by a checkpoint: the run, what is said under their boxes, and the answer of a page while one types."""
+"""Texts read by a checkpoint: the run, what is said under their boxes, and the answer of a page while one types."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,32 +11,34 @@ from viz_app.drawing.notes import small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession, Pictures
-from viz_app.session.url_state import SOURCE, TARGET
 
 
-def read(session: LiveSession, source: str, target: str) -> tuple[Trace | None, dict[str, dict]]:
-    """The run, None if there is none of these texts, and the small print under the box of each: how long its text is, or
-    what is wrong with it. The session then shows it."""
-    scope, notes = session.scope, {SOURCE.name: small_print(""), TARGET.name: small_print("")}
+def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dict]]:
+    """The run of what stands in the boxes of the model's fields, None if there is none, and the small print under each box: how
+    long its row of tokens is, or what is wrong with it. The session then shows it."""
+    scope, fields = session.scope, session.scope.model.fields
+    notes = {field.name: small_print("") for field in fields}
     try:
-        trace = cache.trace(scope, source, target if target.strip() else None, session.drafts(scope))
+        trace = cache.trace(scope, texts, session.drafts(scope))
     except (models.InputError, CheckpointError) as error:       # a checkpoint may have been replaced since it was opened
-        said = checkpoints.told(error)
-        notes[getattr(error, "field", SOURCE.name)] = small_print(f"{said[:1].upper()}{said[1:]}.", bad=True)
+        message = checkpoints.told(error)
+        notes[getattr(error, "field", fields[0].name)] = small_print(f"{message[:1].upper()}{message[1:]}.", bad=True)
         return None, notes
-    for field, row in ((SOURCE, trace.streams["source"]), (TARGET, trace.streams["target"])):
+    for field in reversed(fields):      # a stream's length stands under its first field
+        row = trace.streams[field.stream]
         notes[field.name] = small_print(words.length(row.tokens, scope.n_ctx, row.unknown))
+        notes |= {later.name: small_print("") for later in fields if later.stream == field.stream and later is not field}
     session.show(CurrentRun(scope, trace))
     return trace, notes
 
 
-def answering(session: LiveSession, pictures: Callable[[CurrentRun], Pictures]) -> Callable[[str, str], Pictures]:
+def answering(session: LiveSession, pictures: Callable[[CurrentRun], Pictures]) -> Callable[..., Pictures]:
     """How the page that stands answers newly typed texts, given how it makes its own pictures of a run."""
 
-    def answer(source: str, target: str) -> Pictures:
-        if not _stands(session):
+    def answer(*texts: str) -> Pictures:
+        if not _stands(session) or len(texts) != len(session.scope.model.fields):
             return {}
-        trace, notes = read(session, source, target)
+        trace, notes = read(session, *texts)
         if not trace:
             session.shown = replace(session.shown, stale=True)
         shown, under = session.shown, {f"note {field}": said for field, said in notes.items()}

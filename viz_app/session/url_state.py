@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from models.architectures import ARCHITECTURES
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.sites import sharpest_head
 from viz_app.session.parameters import Choice, Parameter, Text, Whole
@@ -21,7 +22,11 @@ from viz_app.session.parameters import Choice, Parameter, Text, Whole
 Value = TypeVar("Value")
 
 CHECKPOINT = Text("checkpoint", is_step=True)
-SOURCE, TARGET = Text("source", default=None), Text("target")
+# field of a model → the text typed for it; models with fields of one name share it
+FIELDS = {
+    field.name: Text(field.name, default="" if field.optional else None)
+    for model, _ in ARCHITECTURES.values() for field in model.fields
+}
 SITE, HEAD = Text("site", is_step=True), Whole("head", is_step=True)
 LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")
 _SESSION = "url"

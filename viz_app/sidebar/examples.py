@@ -9,6 +9,7 @@ _EXAMPLES = {
         "She is reading a book.", "We like him.", "I don't want to go to school today.", "Where did you buy this hat?",
         "The little dog that I saw yesterday was very hungry.",
     ],
+    "language": ["The little dog was very hungry, so", "Once upon a time there was", "I don't want to go to school"],
 }
 
 
@@ -27,7 +28,7 @@ def suited(scope: Scope) -> list[str]:
 
 def readable(scope: Scope, text: str) -> bool:
     try:
-        scope.encode(source=text)["source"]
+        scope.encode(text)
     except InputError:
         return False
     return True

@@ -1,18 +1,20 @@
 """The sidebar all pages share: which model, which text. It returns what there is to show, or why there is nothing."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 
 import streamlit as st
 
 from models import Scope
+from models.architectures.base import Field
+from models.architectures.encoder_decoder import EncoderDecoder
 from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
 from viz_app.components.plain import plain
 from viz_app.session import cache, live, respond, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
-from viz_app.session.url_state import CHECKPOINT, SOURCE, TARGET, bound
+from viz_app.session.url_state import CHECKPOINT, FIELDS, bound
 from viz_app.sidebar.examples import examples, suited
 from viz_app.ui import note
 
@@ -68,70 +70,90 @@ def _complete() -> None:
 
 
 def _texts(session: LiveSession) -> bool:
-    """The two text boxes, live while typing, each with its note; and whether what stands in them has been run."""
+    """A text box for each of the model's fields, live while typing, each with its note; and whether what stands in them has
+    been run."""
     spoken = session.scope or (session.shown.scope if session.shown else None)
+    fields = spoken.model.fields if spoken else EncoderDecoder.fields
     t = words.terms(spoken.task if spoken else "", spoken.name if spoken else "")
     offered = suited(spoken) if spoken else []
     if spoken:
         _suit(spoken, offered[0])
     st.selectbox(
         "Examples", offered, index=None, key=_EXAMPLE, placeholder="Pick an example …",
-        label_visibility="collapsed", on_change=_take_example,
+        label_visibility="collapsed", on_change=_take_example, args=(fields,),
     )
     pause = live.PAUSE if session.is_open and session.shown.scope is session.scope else "0ms"
-    source = st.text_input(f"{t.label('source')} (type here)", live=pause, **bound(SOURCE, _source()))
-    source_note = st.empty()
-    target = st.text_input(
-        t.label("target"), live=pause, placeholder="empty: the model writes it", **bound(TARGET, url_state.get(TARGET)),
-        help="Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
-    )
-    target_note = st.empty()
-    session.redraw(source, target)
+    continues = spoken is not None and spoken.model.continues
+    texts, slots = [], []
+    for field in fields:
+        label = t.label(field.name) if field.optional else f"{t.label(field.name)} (type here)"
+        help_ = _HELP[continues] if field.optional else {}
+        texts.append(st.text_input(label, live=pause, **help_, **bound(FIELDS[field.name], _text(field))))
+        slots.append(st.empty())
+    session.redraw(*texts)
     if not session.scope:
         return False
-    trace, notes = respond.read(session, source, target)
-    for field, slot in ((SOURCE, source_note), (TARGET, target_note)):
+    trace, notes = respond.read(session, *texts)
+    for field, slot in zip(fields, slots, strict=True):
         with slot:
             plain(notes[field.name], key=f"note {field.name}")
     return trace is not None
 
 
-def _source() -> str:
-    source = url_state.get(SOURCE)
-    return FIRST_TEXT if source is None else source
+# of the optional text: of a model that writes another text, and of one that goes on with its own
+_HELP = {
+    False: {
+        "placeholder": "empty: the model writes it",
+        "help": "Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
+    },
+    True: {
+        "placeholder": "empty: the text ends here",
+        "help": "Read right behind the text above, as if the model had written it (teacher forcing). Begin with a space where a "
+        "new word begins.",
+    },
+}
+
+
+def _text(field: Field) -> str:
+    text = url_state.get(FIELDS[field.name])
+    return FIRST_TEXT if text is None else text
 
 
 def _suit(scope: Scope, example: str) -> None:
     """Start where the URL names no text, and with a model of another task or language, with an example of its own, because a
-    sentence is no date; a text that came by URL stays."""
-    known, offered = st.session_state.get(_OFFERED), (scope.task, scope.examples)
-    st.session_state[_OFFERED] = offered
-    named = url_state.get(SOURCE) is not None
-    if not named or (known is not None and known != offered and not url_state.follows()):
-        url_state.keep(SOURCE, example)
+    sentence is no date; a text that came by URL stays, and so does one typed for another model in fields of its own."""
+    first, *others = (FIELDS[field.name] for field in scope.model.fields)
+    known, offered = st.session_state.get(_OFFERED, {}), (scope.task, scope.examples)
+    before = known.get(first.name)
+    st.session_state[_OFFERED] = known | {first.name: offered}
+    named = url_state.get(first) is not None
+    if not named or (before is not None and before != offered and not url_state.follows()):
+        url_state.keep(first, example)
         if named:
-            url_state.keep(TARGET, "")
+            for other in others:
+                url_state.keep(other, "")
 
 
 def _swap(session: LiveSession) -> None:
-    """One button: take over the model's text to edit it, or hand the writing back to the model."""
-    if url_state.get(TARGET).strip():
-        st.button("Let the model write it", key="free", on_click=_set_target, args=(lambda: "",), width="stretch")
+    """One button: take over the model's text to edit it, or hand the writing back to the model. Not for a model that goes on with
+    the very text that is typed."""
+    spoken = session.scope or (session.shown.scope if session.shown else None)
+    if spoken is None or spoken.model.continues:
+        return
+    target = FIELDS[spoken.model.fields[-1].name]
+    if url_state.get(target).strip():
+        st.button("Let the model write it", key="free", on_click=url_state.keep, args=(target, ""), width="stretch")
         return
 
-    def own() -> str:       # when it is clicked: more may have been typed since
-        return session.shown.trace.output
+    def take() -> None:       # when it is clicked: more may have been typed since
+        url_state.keep(target, session.shown.trace.output)
 
-    none = session.shown is None or not own()
-    st.button("Edit the model's text", key="edit", on_click=_set_target, args=(own,), disabled=none, width="stretch")
-
-
-def _set_target(text: Callable[[], str]) -> None:
-    url_state.keep(TARGET, text())
+    none = session.shown is None or not session.shown.trace.output
+    st.button("Edit the model's text", key="edit", on_click=take, disabled=none, width="stretch")
 
 
-def _take_example() -> None:
+def _take_example(fields: Sequence[Field]) -> None:
     if st.session_state[_EXAMPLE]:
-        url_state.keep(SOURCE, st.session_state[_EXAMPLE])
-        url_state.keep(TARGET, "")
+        for i, field in enumerate(fields):
+            url_state.keep(FIELDS[field.name], "" if i else st.session_state[_EXAMPLE])
         st.session_state[_EXAMPLE] = None

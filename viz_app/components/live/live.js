@@ -12,16 +12,17 @@ class History {
   }
 }
 
-// Asks for new pictures while someone types in the two text boxes: one question at a time, then for what has been typed
+// Asks for new pictures while someone types in the text boxes: one question at a time, then for what has been typed
 // since. Without an answer nothing is lost, because Streamlit's rerun follows.
 class Live {
   constructor() {
-    document.addEventListener("input", (event) => event.target.closest?.(".st-key-source, .st-key-target") && this.ask());
+    document.addEventListener("input", (event) => this.boxes.some((box) => event.target.closest?.(box)) && this.ask());
   }
 
   follow(session) {
     if (this.socket && this.token !== session.token) this.leave();
     Object.assign(this, session);
+    this.boxes = this.fields.map((name) => `.st-key-${CSS.escape(name)}`);
     if (this.open) this.connect();
   }
 
@@ -34,6 +35,10 @@ class Live {
     this.socket.onclose = () => (this.asked = undefined);
   }
 
+  typed() {
+    return this.boxes.map((box) => document.querySelector(`${box} input`)?.value ?? "");
+  }
+
   leave() {
     this.socket.onmessage = this.socket.onclose = null;
     this.socket.close();
@@ -44,14 +49,14 @@ class Live {
     if (!this.open || this.asked) return;
     this.late = this.socket.readyState !== WebSocket.OPEN;
     if (this.late) return void this.connect();
-    this.asked = typed();
-    this.socket.send(JSON.stringify({ source: this.asked[0], target: this.asked[1] }));
+    this.asked = this.typed();
+    this.socket.send(JSON.stringify({ texts: this.asked }));
   }
 
   answered(message) {
     const asked = this.asked;
     this.asked = undefined;
-    if (typed().some((text, i) => text !== asked[i])) this.ask();
+    if (this.typed().some((text, i) => text !== asked?.[i])) this.ask();
     if (message.length) this.show(unpack(message));
   }
 
@@ -64,8 +69,6 @@ class Live {
     }
   }
 }
-
-const typed = () => ["source", "target"].map((name) => document.querySelector(`.st-key-${name} input`)?.value ?? "");
 
 function mount({ data }) {
   (window.attnscopeLive ??= new Live()).follow(data);

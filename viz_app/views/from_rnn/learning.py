@@ -22,7 +22,7 @@ def stages(shown: CurrentRun) -> None:
     text = shown.trace.streams["source"].text if shown.scope.task == TASK else examples(TASK)[0]
     st.markdown(say.STAGES)
     st.text(say.stage_text(text, shown.scope.task == TASK))
-    _show(found, [cache.trace(cache.scope(one.checkpoint), text, None).output for one in found], "stages")
+    _show(found, [cache.trace(cache.scope(one.checkpoint), (text, "")).output for one in found], "stages")
 
 
 def similarities(shown: CurrentRun) -> None:

@@ -23,6 +23,7 @@ SECTIONS: dict[str, Callable[[CurrentRun], None]] = {
     "Stages, on dates": stages,
     "Similarities": similarities,
 }
+OF_A_SOURCE = ("What reaches what", "Parallel and cost", "Two alignments")     # they need an encoder, or two texts
 SECTION = Choice("from-rnn-section", "What reaches what", options=tuple(SECTIONS))
 
 
@@ -33,4 +34,8 @@ def from_rnn(shown: CurrentRun) -> None:
         "Section", list(SECTIONS), required=True, label_visibility="collapsed",
         **url_state.bound(SECTION, url_state.get(SECTION)),
     )
+    if shown.scope.model.continues and section in OF_A_SOURCE:
+        ui.written(shown.trace, shown.terms, shown.stale)
+        st.markdown(say.NO_SOURCE)
+        return
     SECTIONS[section](shown)

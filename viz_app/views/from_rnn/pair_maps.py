@@ -8,20 +8,19 @@ from torch import Tensor
 from models import Scope
 from models.analysis.checks import Check
 from models.analysis.divergence import jensen_shannon
-from models.architectures.seq2seq import Seq2Seq
-from models.architectures.transformer import Transformer
 from models.trace import AttentionSite, Trace
 from viz_app.views.from_rnn.maps import Aligned
 
 
 def has_alignment(scope: Scope) -> bool:
     """Whether it is recurrent with Bahdanau's alignment."""
-    return isinstance(scope.model, Seq2Seq) and scope.config.attention == "bahdanau"
+    return any(kind.role == "alignment" for kind in scope.model.kinds)
 
 
 def has_heads(scope: Scope) -> bool:
     """Whether it is a Transformer with cross-attention."""
-    return isinstance(scope.model, Transformer) and scope.config.n_decoder_layers > 0
+    roles = [(kind.stack, kind.role) for kind in scope.model.kinds]
+    return not scope.model.is_recurrent and {("decoder", "self"), ("decoder", "cross")} <= set(roles)
 
 
 def cross(trace: Trace) -> list[AttentionSite]:

@@ -6,11 +6,16 @@ from models import Scope
 from models.analysis.checks import Check
 from models.analysis.layer_timing import LENGTHS, Timing, growth
 from models.analysis.reach import BIDIRECTIONAL, CNN, D_NEW, KINDS, RNN, SELF_ATTENTION, Choice, Reach
-from models.architectures.seq2seq import Seq2Seq
 from viz_app import words
 
 QUESTION = "From RNN to attention: what changed?"
 ANSWER = "Four kinds of layer carry one token to another. What can each reach, what must wait for what, and what does it cost?"
+
+NO_SOURCE = (
+    "**This section compares how an encoder reads a source.** The model that is open has one text and no encoder: it reads from "
+    "the left and goes on. Open **eng-fra**, **eng-fra-bahdanau** or one of the date models for it; the sections on sentence "
+    "length, stages and similarities stand as they are."
+)
 
 # Vaswani et al. 2017, Table 1: complexity per layer, sequential operations, maximum path length
 TABLE_1 = {
@@ -31,7 +36,7 @@ def weights(scope: Scope, choice: Choice) -> str:
         return f"random weights, seed {choice.seed}: untrained{always}{what}, on the embeddings of {scope.name}"
     model, config = scope.model, scope.config
     trained = f"trained, {scope.name} encoder" if scope.training.get("step") else f"{scope.name} encoder, not trained"
-    if isinstance(model, Seq2Seq):
+    if model.is_recurrent:
         side = "forward direction" if choice.kind == RNN else "both directions"
         cell = "GRU" if config.cell == "gru" else "tanh"
         return f"{trained}, {side} ({cell}, {config.d_hidden} states each)"

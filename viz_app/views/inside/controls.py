@@ -2,7 +2,6 @@
 
 import streamlit as st
 
-from models.architectures.seq2seq import Seq2Seq
 from models.layers.similarity import KINDS
 from models.trace import Trace
 from viz_app import words
@@ -51,7 +50,7 @@ def _head_controls(trace: Trace, focus: Focus) -> None:
     for label, key, options, named in (
         ("Attention", _KIND, list(kinds), lambda kind: words.kind_short(kinds[kind][0])),
         ("Layer", _LAYER, [s.layer + 1 for s in kinds[site.kind]], str), ("Head", _HEAD, list(range(1, site.n_heads + 1)), str),
-    )[: 1 if words.is_alignment(site) else 3]:
+    )[: 3 if site.n_heads > 1 or len(kinds[site.kind]) > 1 else 1]:
         st.segmented_control(label, options, required=True, key=key, format_func=named, on_change=move)
 
 
@@ -77,16 +76,16 @@ def keep_stage(stage: int) -> None:
 def other_similarity(run: CurrentRun) -> str:
     """The similarity asked for instead of the model's own; empty for its own, and where it cannot be exchanged."""
     chosen = url_state.get(SIMILARITY)
-    if isinstance(run.scope.model, Seq2Seq) or chosen not in KINDS or chosen == run.scope.config.similarity:
+    if not run.scope.model.similarity or chosen not in KINDS or chosen == run.scope.model.similarity:
         return ""
     return chosen
 
 
 def choose_similarity(run: CurrentRun) -> str:
     """Draw the choice; returns what `other_similarity` does. An RNN has none to choose."""
-    if isinstance(run.scope.model, Seq2Seq):
+    if not run.scope.model.similarity:
         return ""
-    own = run.scope.config.similarity
+    own = run.scope.model.similarity
     st.session_state[_SIMILARITY] = other_similarity(run) or own
 
     def keep() -> None:

@@ -24,7 +24,7 @@ def matrices(trace: Trace, at: Cell, terms: words.Terms, convention: str = "rows
     if convention not in ("rows", "columns"):
         raise ValueError(f"convention must be rows or columns, not {convention!r}")
     site, head, values = at.site, at.head, numbers(at.site, at.head)
-    if site.kind != "cross":
+    if site.role == "self":
         del values["memory"]                                # the same vectors as x: sent once
     query, key = token_rows(trace, site)
     header: dict[str, Any] = {
@@ -60,7 +60,7 @@ def equations(site: AttentionSite, convention: str) -> list[dict[str, Any]]:
         return [*_scores(site, write, names), _softmax(write, "E"), write.product(
             "Mix the states:", "C = Â H", "C = H Â", _term("weights", "Â"), _term("k", "H"), _term("b", "C"), size="large",
         )]  # fmt: skip
-    self_attention = site.kind != "cross"
+    self_attention = site.role == "self"
     x, memory = ("X", "X" if self_attention else "M") if write.by_rows else ("I", "I" if self_attention else "M")
     key_array = "x" if self_attention else "memory"
     return [

@@ -101,11 +101,12 @@ def stages(s: Scene) -> list[Stage]:
 
 
 def _vectors(s: Scene) -> Stage:
+    read = s.terms.of(s.site.key_stream).text
     where = {
-        "encoder_self": f"below is what it can read, all of {s.terms.source}.",
-        "decoder_self": f"below is {s.terms.target}, of which a mask will hide what comes after it.",
-        "cross": f"below is what it can read: {s.terms.source}, as it left the encoder.",
-    }[s.site.kind]
+        ("encoder", "self"): f"below is what it can read, all of {read}.",
+        ("decoder", "self"): f"below is {read}, of which a mask will hide what comes after it.",
+        ("decoder", "cross"): f"below is what it can read: {read}, as it left the encoder.",
+    }[s.site.stack, s.site.role]
     d = len(s.w.a)
     return Stage(
         "a", "The vectors that arrive",
@@ -131,7 +132,7 @@ def _states(s: Scene) -> Stage:
     return Stage(
         "s, h", "The states that meet",
         f"The decoder stands before the step that reads {s.q} and writes the next token: its state is s(i−1), {d} numbers (on "
-        f"top). Below are the encoder's states h(j), {m} numbers for each token of {s.terms.source}.",
+        f"top). Below are the encoder's states h(j), {m} numbers for each token of {s.terms.of(s.site.key_stream).text}.",
         f"s_{{i−1}} ∈ R^{{{d}}},  h_{{j}} ∈ R^{{{m}}}", ("a",), ("a",), {"a": "a"},
     )  # fmt: skip
 

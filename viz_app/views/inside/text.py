@@ -38,9 +38,7 @@ def quoted(label: Label) -> str:
 
 def token_names(site: AttentionSite, t: words.Terms) -> tuple[str, str]:
     """What the query tokens and the key tokens are called: ("French token", "English token")."""
-    query = t.source_token if site.kind == "encoder_self" else t.target_token
-    key = t.target_token if site.kind == "decoder_self" else t.source_token
-    return query, key
+    return t.of(site.query_stream).token, t.of(site.key_stream).token
 
 
 def title(site: AttentionSite, head: int, t: words.Terms, query: Label, key: Label, weight: float) -> str:

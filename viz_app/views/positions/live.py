@@ -12,7 +12,6 @@ from models.analysis.checks import Check
 from models.analysis.permutation_test import ORDERS, ShuffleTest, encoder_stages, new_order, shuffle_test, without_positions
 from models.analysis.position_measures import add_or_concatenate
 from models.architectures import Model
-from models.architectures.seq2seq import Seq2Seq
 from models.decoding import greedy
 from models.layers.positions import sinusoidal
 from viz_app import ui, words
@@ -31,7 +30,6 @@ from viz_app.views.positions import files as files
 from viz_app.views.positions import shuffle as draw_shuffle
 from viz_app.views.positions import text as say
 
-_FIRST = "encoder.layers.0.self_attn"
 ORDER = Choice("positions-order", "shuffled", options=tuple(ORDERS))
 SEED, WRITING = Whole("positions-seed", 0), Switch("positions-write")
 TOKEN = Whole("positions-token", 0)
@@ -41,10 +39,14 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """The shuffle test on the source text, with positions and with positions switched off; of an RNN, whose order is in its
     recurrence, on its encoder's states. Returns how the pictures are made of another run."""
     scope = shown.scope
+    if scope.model.continues:
+        ui.written(shown.trace, shown.terms, shown.stale)
+        st.markdown(say.NOT_SHUFFLED)
+        return None
     how, seed, writing = _order_controls()
     ui.written(shown.trace, shown.terms, shown.stale)
     models: dict[str, Model] = {draw_shuffle.WITH: scope.model}
-    if not isinstance(scope.model, Seq2Seq):
+    if not scope.model.is_recurrent:
         models[draw_shuffle.WITHOUT] = without_positions(scope.model)
 
     def pictures(shown: CurrentRun) -> Pictures:
@@ -139,18 +141,20 @@ def _writes(scope: Scope, source: tuple[int, ...], order: tuple[int, ...], named
 def added(shown: CurrentRun) -> None:
     """(x + p)·W beside [x; p]·[W; W], with the model's embeddings, positions and its first W_Q."""
     trace, config = shown.trace, shown.scope.config
-    if isinstance(shown.scope.model, Seq2Seq) or _FIRST not in trace.attention:
+    model = shown.scope.model
+    first = f"{model.stack}.layers.0.self_attn"
+    if model.is_recurrent or first not in trace.attention:
         ui.written(trace, shown.terms, shown.stale)
-        st.markdown(say.NOT_ADDED if isinstance(shown.scope.model, Seq2Seq) else say.NOT_ATTENDED)
+        st.markdown(say.NOT_ADDED if model.is_recurrent else say.NOT_ATTENDED)
         return
-    tokens = [label.text for label in labels(trace.streams["source"])]
+    tokens = [label.text for label in labels(trace.streams[model.fields[0].stream])]
     token = st.selectbox(
         "Token", range(len(tokens)), format_func=draw_shuffle.numbered(tokens).__getitem__, width=320,
         **url_state.bound(TOKEN, min(url_state.get(TOKEN), len(tokens) - 1)),
     )
     ui.written(trace, shown.terms, shown.stale)
     x, p = _vectors(shown)
-    site = trace.attention[_FIRST]
+    site = trace.attention[first]
     weight, bias = site.projections["W_Q"]
     both = add_or_concatenate(x, p, weight.T)
     colours = look(st.context.theme.type)
@@ -177,6 +181,7 @@ def added(shown: CurrentRun) -> None:
 
 
 def _vectors(shown: CurrentRun) -> tuple[Tensor, Tensor]:
-    """The source's embeddings and positions as the encoder adds them; a model without positions lends the paper's."""
-    x, p = (shown.trace.activations[f"encoder.{name}"].value[0] for name in ("embedding", "position"))
+    """The embeddings and positions of what was asked, as the model adds them; a model without positions lends the paper's."""
+    stack = shown.scope.model.stack
+    x, p = (shown.trace.activations[f"{stack}.{name}"].value[0] for name in ("embedding", "position"))
     return x, p if shown.scope.config.positions != "none" else sinusoidal(*x.shape)

@@ -25,7 +25,7 @@ SECTION = Choice("positions-section", "Shuffle test", options=tuple(SECTIONS))
 
 def positions(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run, if they can be made beside Streamlit."""
-    ui.headline(say.QUESTION, say.answer(shown.scope.config))
+    ui.headline(say.QUESTION, say.answer(shown.scope.model))
     section = st.segmented_control(
         "Section", list(SECTIONS), required=True, label_visibility="collapsed",
         **url_state.bound(SECTION, url_state.get(SECTION)),

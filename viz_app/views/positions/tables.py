@@ -10,7 +10,6 @@ from torch import Tensor
 
 from models.analysis.checks import Check
 from models.analysis.position_measures import FormulaMeasures, Similarity, by_distance, rotation
-from models.architectures.seq2seq import Seq2Seq
 from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelengths
 from viz_app import ui, words
 from viz_app.drawing.look import look
@@ -150,7 +149,7 @@ def _plane(m: FormulaMeasures, pair: int) -> None:
 def _pick(shown: CurrentRun) -> Picked:
     """The knobs, and the table they ask for."""
     config, kind = shown.scope.config, _kind(shown)
-    if isinstance(shown.scope.model, Seq2Seq):
+    if shown.scope.model.is_recurrent:
         st.markdown(say.TABLES_ONLY)
     left, middle, right = st.columns([2.2, 1, 1], gap="medium")
     names = {name: key for key, name in say.NAMES.items() if key != say.OWN or kind != "none"}
@@ -211,5 +210,5 @@ def _checks(shown: CurrentRun, picked: Picked) -> list[Check]:
     if picked.formula != say.OWN:
         return claims.table(picked.formula, picked.table, picked.similarity)
     whole = own_table(shown)
-    used = shown.trace.activations["encoder.position"].value[0]
+    used = shown.trace.activations[f"{shown.scope.model.stack}.position"].value[0]
     return claims.own_table(used, whole, shown.scope.config.positions, sinusoidal(*whole.shape))

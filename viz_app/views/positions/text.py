@@ -6,7 +6,7 @@ from torch import Tensor
 
 from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import FormulaMeasures
-from models.architectures.seq2seq import Seq2SeqConfig
+from models.architectures import Model
 from viz_app.views.positions.charts import NEVER
 from viz_app.views.positions.shuffle import UNRELATED, says
 
@@ -41,13 +41,23 @@ SHIFT_HELP = "Is PE(pos+k) one fixed matrix times PE(pos), wherever pos is?"
 PICTURES = "Each picture has its own download at its upper right corner, when the pointer is on it."
 
 
-def answer(config: object) -> str:
-    """How this model knows the order of its source, in one or two sentences."""
-    if isinstance(config, Seq2SeqConfig):
+NOT_SHUFFLED = (
+    "**There is no shuffle test for this model.** The test asks what an encoder, which reads a text all at once, makes of its "
+    "tokens in another order. Here every token reads only those before it: the look-ahead mask alone tells the first from the "
+    "last, and a text in another order is another text. Open **eng-fra** or **dates** for the test; the sections beside it "
+    "show this model's own position vectors."
+)
+
+
+def answer(model: Model) -> str:
+    """How this model knows the order of what it reads, in one or two sentences."""
+    if model.is_recurrent:
         return "This model reads one token after the other, so the order is in its states: it has no position vectors."
     alone = "Attention without a mask does not: reorder its tokens, and it only reorders what it makes of them."
+    if model.continues:
+        alone = "The look-ahead mask tells a little: each token sees as many others as stand before it."
     added = "every place has a vector of its own, added to the token that stands there."
-    return f"{alone} {'This model has no position vectors. In others, ' if config.positions == 'none' else 'So '}{added}"
+    return f"{alone} {'This model has no position vectors. In others, ' if model.config.positions == 'none' else 'So '}{added}"
 
 
 def own_help(kind: str) -> str:
