@@ -21,6 +21,7 @@ from viz_app.views.from_rnn.page import from_rnn
 from viz_app.views.inside.page import inside
 from viz_app.views.masks.page import masks
 from viz_app.views.positions.page import positions
+from viz_app.views.task.page import task
 
 _STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}</style>"
 
@@ -30,6 +31,7 @@ View = Callable[[CurrentRun], Callable[[CurrentRun], Pictures] | None]
 # address → (title, page); the first is where a newcomer lands
 VIEWS: dict[str, tuple[str, View]] = {
     "attention": ("Attention", attention),
+    "task": ("Task", task),
     "inside": ("Inside a head", inside),
     "positions": ("Positions", positions),
     "masks": ("Masks", masks),

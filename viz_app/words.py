@@ -1,7 +1,7 @@
 """What the app says about attention, in words: titles, axes, explanations. Layers and heads are counted from 1 here."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from models.layers.similarity import KINDS
 from models.trace import AttentionSite, Trace
@@ -30,6 +30,7 @@ class Terms:
     streams: Mapping[str, Stream]
     labels: Mapping[str, str]
     aligned: str = "eng-fra-bahdanau"      # a shipped checkpoint of this task with an alignment
+    purpose: str = ""                      # what a model of this task does, as the end of a sentence; "" if nobody knows
 
     def of(self, stream: str) -> Stream:
         """The words for a stream; plain ones for one that the task says nothing of."""
@@ -68,9 +69,11 @@ _TRANSLATION = _pair(
 )
 _DATES = _pair(
     Stream("the date as written", "character of the written date"), Stream("the ISO date so far", "character of the ISO date"),
-    ("Date, in any format", "ISO date"), aligned="dates-bahdanau",
+    ("Date, in any format", "ISO date"), aligned="dates-bahdanau", purpose="writes a date, however people write it, as ISO",
 )
-_LANGUAGE = Terms({"text": Stream("the text", "token")}, {"text": "Text", "continuation": "What follows"})
+_LANGUAGE = Terms(
+    {"text": Stream("the text", "token")}, {"text": "Text", "continuation": "What follows"}, purpose="goes on with a text"
+)
 _LANGUAGES = {"eng": "English", "fra": "French", "cmn": "Chinese", "deu": "German", "spa": "Spanish", "ita": "Italian"}
 
 
@@ -80,10 +83,10 @@ def terms(task: str, name: str = "") -> Terms:
         return _DATES if task == "dates" else _LANGUAGE
     source, target = (_LANGUAGES.get(part) for part in (*name.split("-"), "", "")[:2])
     if not (source and target):
-        return _TRANSLATION
+        return replace(_TRANSLATION, purpose="translates a sentence") if task == "translation" else _TRANSLATION
     return _pair(
         Stream(f"the {source} sentence", f"{source} token"), Stream(f"the {target} so far", f"{target} token"),
-        (f"{source} sentence", f"{target} sentence"),
+        (f"{source} sentence", f"{target} sentence"), purpose=f"translates {source} into {target}",
     )
 
 

@@ -11,23 +11,25 @@ from streamlit.testing.v1 import AppTest
 import models
 from models.architectures.attention_only import AttentionOnly
 from models.architectures.seq2seq import Seq2Seq
+from models.tokenizers.base import END
 from viz_app.navigation import VIEWS
 from viz_app.sidebar.examples import suited
 
 QUESTIONS = {
     "attention": "Attention: who reads whom?", "inside": "Inside a head: how does this one weight come about?",
     "positions": "Positions: how does it know the order?", "masks": "Masks: who may see whom, and why?",
+    "task": "Task: what is this model for, and what does it answer?",
     "decoding": "Decoding: what does it do, one token at a time?", "from-rnn": "From RNN to attention: what changed?",
 }  # fmt: skip
 CHECKS = {  # how many are made on each page
-    "Transformer": {"attention": 3, "inside": 5, "positions": 2, "masks": 5, "decoding": 5, "from-rnn": 3},
-    "attention only": {"attention": 3, "inside": 5, "positions": 2, "masks": 5, "decoding": 5, "from-rnn": 3},
-    "alignment": {"attention": 3, "inside": 5, "positions": 3, "masks": 5, "decoding": 6, "from-rnn": 3},
-    "fixed vector": {"attention": 1, "inside": 1, "positions": 3, "masks": 0, "decoding": 4, "from-rnn": 3},
+    "Transformer": {"attention": 3, "task": 3, "inside": 5, "positions": 2, "masks": 5, "decoding": 5, "from-rnn": 3},
+    "attention only": {"attention": 3, "task": 3, "inside": 5, "positions": 2, "masks": 5, "decoding": 5, "from-rnn": 3},
+    "alignment": {"attention": 3, "task": 3, "inside": 5, "positions": 3, "masks": 5, "decoding": 6, "from-rnn": 3},
+    "fixed vector": {"attention": 1, "task": 2, "inside": 1, "positions": 3, "masks": 0, "decoding": 4, "from-rnn": 3},
 }
 PICTURE = {
     "attention": "head", "inside": "walk", "positions": "positions-shuffle", "masks": "mask_painter", "decoding": "stepper",
-    "from-rnn": "from-rnn-maps",
+    "from-rnn": "from-rnn-maps", "task": "answers",
 }  # fmt: skip
 
 
@@ -72,6 +74,10 @@ def test_it_shows_this_model(checkpoint, view):
         weights = trace.attention[header["site"]].weights(header["head"])[row].numpy()
         shown = weights[header["indices"]] if view == "inside" else weights
         np.testing.assert_allclose(arrays["weights"], shown, atol=1e-6)
+    if view == "task":
+        expected = trace.next_token.logits.double().softmax(-1)[range(m), [*trace.streams["target"].ids[1:], END]]
+        np.testing.assert_allclose(arrays["probability"], expected, rtol=1e-4, atol=1e-7)
+        assert len(header["reading"]["keys"]) == len(arrays["weights"]) == (0 if family == "fixed vector" else n)
     if view == "masks":
         assert header["effect"]["outputs"] == [trace.output] * 2
         assert not arrays["difference"].any()

@@ -28,6 +28,7 @@ VIEWS = [
     ("decoding", "step=4"), ("decoding", "decoding-how=sampling&decoding-seed=3&heads=mean"),
     ("decoding", "checkpoint=dates-bahdanau"), ("decoding", "force=2:12&step=3"), ("decoding", "decoding-how=beam&node=2:2"),
     ("positions", "positions-order=reversed"), ("positions", "checkpoint=dates-rnn"),
+    ("task", ""), ("task", "task-position=4&site=decoder.layers.0.self_attn"), ("task", "checkpoint=dates-rnn"),
 ]  # fmt: skip
 NOT_LIVE = [
     ("positions", "positions-section=Curves"), ("positions", "positions-write=true"), ("from-rnn", ""),

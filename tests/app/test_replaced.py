@@ -132,6 +132,16 @@ def decoded(scope: models.Scope) -> np.ndarray:
     return np.array([[p for _, p in step.top(9)] for step in steps])
 
 
+def shown_task(app: AppTest) -> np.ndarray:
+    return picture(app, "answers")[1]["probability"]
+
+
+def expected_tokens(scope: models.Scope) -> np.ndarray:
+    trace = scope.run(SOURCE, TARGET)
+    following = [*trace.streams["target"].ids[1:], scope.config.end_id]
+    return trace.next_token.logits.softmax(-1)[range(len(following)), following].numpy()
+
+
 def shown_reach(app: AppTest) -> np.ndarray:
     return picture(app, "from-rnn-maps")[1]["map3"]
 
@@ -174,6 +184,7 @@ VIEWS = {
     "positions": View("positions", {"positions-order": "reversed"}, shown_shuffle, shuffled),
     "masks": View("masks", {"mask": "cross", "masks-second": ""}, shown_masks, masked),
     "decoding": View("decoding", {}, shown_decoding, decoded),
+    "task": View("task", {}, shown_task, expected_tokens),
     "reach": View("from-rnn", {"from-rnn-section": "What reaches what"}, shown_reach, reached),
     "stages": View("from-rnn", {"from-rnn-section": "Stages, on dates"}, shown_answers, answers),
     "pair": View(

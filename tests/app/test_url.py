@@ -19,7 +19,7 @@ from viz_app.session.parameters import Choice, Number, Parameter, Several, Switc
 APP = Path(viz_app.__file__).with_name("app.py")
 PARAMETERS = list(declared().values())
 VIEWS = [
-    ("", {"growth": "true"}), ("inside", {}), ("inside", {"inside-view": "matrices"}), ("masks", {}),
+    ("", {"growth": "true"}), ("inside", {}), ("inside", {"inside-view": "matrices"}), ("masks", {}), ("task", {}),
     ("decoding", {"decoding-how": "sampling"}), ("decoding", {"decoding-how": "beam"}), ("positions", {}),
     ("positions", {"positions-section": "Curves"}), ("positions", {"positions-section": "Two misprints"}),
     ("positions", {"positions-section": "Added or concatenated"}), ("from-rnn", {}),

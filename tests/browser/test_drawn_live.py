@@ -552,6 +552,8 @@ def mounted(**how: Any) -> None:
         ("choice", "on_pick_change", {}, []),
         ("matrices", "on_pick_change", {"pick": {"query": 4, "key": 1}}, [("on_choose", 4, 1)]),
         ("matrices", "on_pick_change", {}, []),
+        ("answers", "on_pick_change", {"pick": {"position": 4}}, [("on_choose", 4)]),
+        ("answers", "on_pick_change", {}, []),
         ("walk", "on_news_change", {"news": {"stage": 5}}, [("on_stage", 5)]),
         ("walk", "on_news_change", {"news": {"query": 2, "key": 7}}, [("on_choose", 2, 7)]),
         ("walk", "on_news_change", {}, []),

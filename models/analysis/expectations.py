@@ -1,0 +1,75 @@
+"""What a model expected along a text, and how surprised it was by what stood there: probability, surprisal, rank, entropy and
+perplexity, in bits."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from models.analysis.checks import Check
+from models.trace.outputs import NextToken
+
+CELLS = 2**22      # probabilities worked out at a time
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """Of each position: the token that follows it, and the whole distribution. A text that goes on has one label less than
+    positions. Ranks count from 1; equal probabilities share the better one."""
+
+    probability: Float[Tensor, "label"]
+    surprisal: Float[Tensor, "label"]      # −log₂ p, bits
+    rank: Int[Tensor, "label"]
+    entropy: Float[Tensor, "n"]            # −Σ p log₂ p, bits
+
+    @property
+    def mean_surprisal(self) -> float:
+        """Bits a token; NaN where nothing follows anything."""
+        return float(self.surprisal.double().mean())
+
+    @property
+    def perplexity(self) -> float:
+        """2 to the mean surprisal: among so many equally likely tokens a choice would have been as hard."""
+        return float(2 ** self.surprisal.double().mean())
+
+
+def expectations(output: NextToken) -> Expectations:
+    """What was expected at each position of an output."""
+    log_probs, labels = output.log_probs, torch.tensor(output.labels, dtype=torch.long)
+    mine = log_probs[torch.arange(len(labels)), labels]
+    ranks, entropies = [], []
+    for rows in _slices(log_probs):
+        more_probable = log_probs[rows][: len(labels[rows])] > mine[rows][:, None]
+        ranks.append(1 + more_probable.sum(-1))
+        entropies.append(torch.special.entr(log_probs[rows].exp()).sum(-1) / math.log(2))
+    return Expectations(mine.exp(), output.surprisal, torch.cat(ranks), torch.cat(entropies))
+
+
+def check_expectations(output: NextToken) -> list[Check]:
+    """Every distribution sums to 1, and surprisal from the logits in float64 is what is shown.
+
+    Float32: a log-probability of a large vocabulary is off by some 1e-6 of the largest logit."""
+    total_error = surprisal_error = 0.0
+    for rows in _slices(output.logits):
+        logits = output.logits[rows].double()
+        total_error = max(total_error, float((output.log_probs[rows].exp().sum(-1) - 1).abs().max()))
+        labels = torch.tensor(output.labels[rows], dtype=torch.long)
+        above = logits[: len(labels)] - logits[torch.arange(len(labels)), labels][:, None]
+        by_hand = above.logsumexp(-1) / math.log(2)      # log₂ Σ exp(z − z of the label)
+        gaps = (by_hand - output.surprisal[rows]).abs()
+        surprisal_error = max(surprisal_error, float(gaps.max())) if len(labels) else surprisal_error
+    size = max(1.0, float(output.logits.abs().max()))
+    return [
+        Check("probabilities sum to 1", total_error, 1e-5, "Each distribution over the vocabulary sums to 1; largest difference"),
+        Check(
+            "surprisal is −log₂ softmax of the logits", surprisal_error, 1e-5 * size,
+            "Largest difference from a log-softmax by hand in double precision, in bits",
+        ),
+    ]
+
+
+def _slices(rows: Tensor) -> list[slice]:
+    step = max(1, CELLS // rows.shape[1])
+    return [slice(start, start + step) for start in range(0, len(rows), step)]

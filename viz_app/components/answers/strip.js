@@ -1,0 +1,118 @@
+// The places of a text to click: one token each, coloured by how surprising it is, or with its alternatives below it.
+function paint(element, share, theme) {
+  const code = 1 + Math.round(254 * Math.min(1, Math.max(0, share)));
+  element.style.background = css(theme.ramp[code]);
+  element.style.color = theme.on(code);
+}
+
+const bits = (value) => (Number.isFinite(value) ? value.toFixed(1) : "∞");
+
+// As many children as `n`, each made by `make` when there are too few: an element that stays keeps the keyboard.
+function children(parent, n, make) {
+  while (parent.children.length > n) parent.lastChild.remove();
+  while (parent.children.length < n) make(parent);
+  return [...parent.children];
+}
+
+class Strip {
+  constructor(box) {
+    this.box = box;
+    box.onkeydown = (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], { position, places } = this.picture ?? {};
+      if (!step || position + step < 0 || position + step >= places.length) return;
+      event.preventDefault();
+      this.choose(position + step);
+      this.buttons[position + step].focus();
+    };
+  }
+
+  show(picture, theme, choose) {
+    Object.assign(this, { picture, choose });
+    if (this.kind !== picture.kind) this.box.replaceChildren();
+    this.kind = picture.kind;
+    const before = picture.opening ? 1 : 0, all = children(this.box, picture.places.length + before, picture.kind === "alternatives" ? card : plainPlace);
+    if (before) this.open(all[0], picture.opening);
+    this.buttons = all.slice(before);
+    this.buttons.forEach((button, i) => {
+      button.type = "button";
+      button.disabled = false;
+      button.onclick = () => this.choose(i);
+      button.dataset.position = i;
+      button.className = `place${picture.kind === "alternatives" ? " card" : ""}${picture.places[i] === null ? " unknown" : picture.places[i][2] ? " special" : ""}`;
+      (picture.kind === "alternatives" ? fillCard : fillPlace)(button, picture, i, theme);
+    });
+    this.mark(picture.position);
+  }
+
+  // What stands before the first place: nobody expected it.
+  open(button, label) {
+    Object.assign(button, { type: "button", disabled: true, className: `place${label[2] ? " special" : ""}`, title: `${label[0]}: nothing stands before it` });
+    delete button.dataset.position;
+    button.style.background = button.style.color = "";
+    button.children[0].textContent = label[0];
+    button.children[1].textContent = "–";
+  }
+
+  // The chosen place, and the token before it, which answers there.
+  mark(position) {
+    this.picture.position = position;
+    [...this.box.children].forEach((button, i) => {
+      const mine = this.buttons.indexOf(button);
+      button.setAttribute("aria-pressed", mine === position);
+      button.classList.toggle("reads", this.kind === "surprisal" && i === position);
+    });
+    const chosen = this.buttons[position];
+    if (!chosen) return;
+    const top = chosen.offsetTop - this.box.offsetTop;
+    if (top < this.box.scrollTop || top + chosen.offsetHeight > this.box.scrollTop + this.box.clientHeight)
+      this.box.scrollTop = top - this.box.clientHeight / 2;
+  }
+}
+
+function plainPlace(parent) {
+  const button = put(parent, "button");
+  put(button, "b");
+  put(button, "small");
+}
+
+function fillPlace(button, { places, arrays, most }, i, theme) {
+  const [name, value] = button.children, label = places[i];
+  if (label === null) {      // what follows the last token is not known
+    [name.textContent, value.textContent] = ["?", "next"];
+    button.style.background = button.style.color = button.dataset.surprisal = "";
+    button.title = "What comes next?";
+    return;
+  }
+  const surprisal = arrays.surprisal[i];
+  [name.textContent, value.textContent] = [shorten(label[0], 18), bits(surprisal)];
+  paint(button, surprisal / most, theme);
+  button.dataset.surprisal = exact(surprisal);
+  button.title = `${label[0]}: ${exact(surprisal)} bits, probability ${exact(arrays.probability[i])}, rank ${arrays.rank[i]}${label[1] ? `; ${label[1]}` : ""}`;
+}
+
+function card(parent) {
+  const button = put(parent, "button");
+  put(button, "small", "rank");
+}
+
+function fillCard(button, { places, alternatives, arrays }, i, theme) {
+  const rank = button.querySelector(".rank"), n = alternatives[i].length;
+  while (button.querySelectorAll("span").length < n + 1) {
+    const row = document.createElement("span");
+    put(row, "b");
+    put(row, "em");
+    button.insertBefore(row, rank);
+  }
+  while (button.querySelectorAll("span").length > n + 1) rank.previousSibling.remove();
+  const rows = [[places[i], arrays.probability[i]], ...alternatives[i].map((label, j) => [label, arrays.others[i * n + j]])];
+  [...button.querySelectorAll("span")].forEach((row, j) => {
+    const [label, p] = rows[j];
+    row.className = j ? "" : "taken";
+    row.children[0].textContent = shorten(label[0], 14);
+    row.children[1].textContent = percent(p);
+    row.title = `${label[0]}: probability ${exact(p)}`;
+    row.dataset.p = exact(p);
+    paint(row, p, theme);
+  });
+  rank.textContent = arrays.rank[i] > 1 ? `rank ${arrays.rank[i]}` : "";
+}

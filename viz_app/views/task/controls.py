@@ -1,0 +1,45 @@
+"""The controls of the page Task: the position whose answer is shown, and the head whose row is shown with it."""
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from models.trace import Trace
+from viz_app.session import url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.parameters import Whole
+from viz_app.session.url_state import Focus
+from viz_app.views.task import text
+from viz_app.views.task.payloads import Choices, answering, answering_sites, first_output
+
+POSITION = Whole("task-position", is_step=True)
+_SITE, _HEAD = "task-site", "task-head"
+
+
+def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
+    """Draw the row of controls; what is chosen, and where beside them there is room for what was read and written."""
+    columns = st.columns([4, 1.3, 0.7], gap="small")
+    focus = _attention(run.trace, first_output(run.trace).stream, *columns[1:])
+    return Choices(url_state.get(POSITION), focus), columns[0].empty()
+
+
+def choose_position(position: int) -> None:
+    """Show the answer at this position."""
+    url_state.keep(POSITION, position)
+
+
+def _attention(trace: Trace, stream: str, left: DeltaGenerator, right: DeltaGenerator) -> Focus:
+    """Whose attention is shown beside the answer; nothing to choose in a model without."""
+    sites = answering_sites(trace, stream)
+    if not sites:
+        return Focus()
+    site, head = answering(trace, stream, url_state.focus(trace)[1])
+    st.session_state[_SITE], st.session_state[_HEAD] = site.name, head + 1
+
+    def pick() -> None:
+        url_state.pick(st.session_state[_SITE], st.session_state[_HEAD] - 1)
+
+    left.selectbox(
+        "Attention shown", list(sites), key=_SITE, on_change=pick, format_func=lambda name: text.site_label(sites[name]),
+    )
+    right.selectbox("Head", range(1, site.n_heads + 1), key=_HEAD, on_change=pick)
+    return Focus(site.name, head)
