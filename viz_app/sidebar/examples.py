@@ -21,7 +21,8 @@ def examples(task: str) -> list[str]:
 def suited(scope: Scope) -> list[str]:
     """At least one source that this model can read: its checkpoint's own examples, else its task's; if all are too long
     for it, as much of the first as it can read."""
-    offered = scope.examples or examples(scope.task)
+    whole = scope.examples or examples(scope.task)
+    offered = [text.strip().splitlines()[-1] for text in whole if text.strip()]      # a box takes one line
     beginnings = (offered[0][:end] for end in range(len(offered[0]), 0, -1))
     return [text for text in offered if readable(scope, text)] or [next(b for b in beginnings if readable(scope, b))]
 
