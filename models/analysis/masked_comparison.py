@@ -14,8 +14,8 @@ class MaskedRun:
     """One input under some masks: what it attends to, what it says of the text it is given, and what it writes.
 
     `log_probs` are in nats, of y₁ … yₘ </s> (a language model's: of its text from the second token on), all positions at
-    once: each given the row before it, and whatever else of it the masks let through. `output` is written greedily under them,
-    one token after the other, so that nothing lies ahead to be seen."""
+    once: each given the row before it, and whatever else of it the masks let through. `output` is written greedily under the
+    same masks, one token after the other, so that nothing lies ahead to be seen."""
 
     trace: Trace
     labels: tuple[int, ...]
@@ -30,22 +30,28 @@ class MaskedRun:
 
 
 def run_masked(
-    scope: Scope, asked: Sequence[Texts], edits: Edits | None = None, drafts: Sequence[Sequence[int]] = ()
+    scope: Scope,
+    asked: Sequence[Texts],
+    edits: Edits | None = None,
+    drafts: Sequence[Sequence[int]] = (),
+    most: int | None = None,
 ) -> list[MaskedRun]:
     """The inputs in one padded batch, one result each. What is missing of the stream that the model writes, it writes under
-    its own masks first. `drafts` and errors as in `Scope.run_batch`."""
+    its own masks first. `most` is how many tokens it may write to be compared; by default as many as the model says. `drafts`
+    and errors as in `Scope.run_batch`."""
     given = scope.model.fields[0].stream
     traces = scope.run_batch(asked, edits=edits, drafts=drafts)
     n = max(len(trace.streams[given].ids) for trace in traces)
-    return [_masked_run(scope, trace, n, edits) for trace in traces]
+    return [_masked_run(scope, trace, n, edits, most) for trace in traces]
 
 
-def _masked_run(scope: Scope, trace: Trace, n_given: int, edits: Edits | None) -> MaskedRun:
+def _masked_run(scope: Scope, trace: Trace, n_given: int, edits: Edits | None, most: int | None) -> MaskedRun:
     model, config = scope.model, scope.config
     given, row = trace.streams[model.fields[0].stream].ids, trace.streams[model.writes].ids
     labels = trace.next_token.labels
     log_probs = trace.next_token.log_probs[range(len(labels)), labels]
     draft, padding = ((), ()) if model.continues else (row[1:], (config.pad_id,) * (n_given - len(given)))
-    steps = decoding.greedy(model, (*given, *padding), max_new=model.longest(len(given)), edits=edits, drafts=[draft])
-    output = tuple(step.token for step in steps)
+    room = model.longest(len(given)) if most is None else min(most, model.longest(len(given)))
+    how = {"max_new": room, "edits": edits, "drafts": [draft]}
+    output = tuple(step.token for step in decoding.greedy(model, (*given, *padding), **how)) if room else ()
     return MaskedRun(trace, labels, tuple(log_probs.tolist()), scope.tokenizer.decode(output), output)

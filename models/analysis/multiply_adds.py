@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from models.architectures import Config
 from models.architectures.attention_only import AttentionOnlyConfig
+from models.architectures.gpt import GPTConfig
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.architectures.transformer import TransformerConfig
 
@@ -31,13 +32,15 @@ def decoder_pass(config: Config, new: int, keys: int, source: int, *, memory_cac
     return _PASSES[type(config)](config, new, keys, source, memory_cached)
 
 
-def work(config: Config, source: int, steps: int) -> Work:
-    """The work of a run of `steps` steps over a source of `source` tokens."""
-    every = range(1, steps + 1)
+def work(config: Config, source: int, steps: int, opening: int = 1) -> Work:
+    """The work of a run of `steps` steps over a source of `source` tokens, the first of which reads `opening` tokens: <s>, or
+    a prompt."""
+    whole = opening + steps - 1             # positions that are there at the last step
+    every = range(opening, whole + 1)       # and at each
     return Work(
-        cached=tuple(decoder_pass(config, 1, t, source, memory_cached=t > 1) for t in every),
+        cached=tuple(decoder_pass(config, t if t == opening else 1, t, source, memory_cached=t > opening) for t in every),
         uncached=tuple(decoder_pass(config, t, t, source) for t in every),
-        parallel=decoder_pass(config, steps, steps, source),
+        parallel=decoder_pass(config, whole, whole, source),
     )
 
 
@@ -52,7 +55,12 @@ def _attention_only(config: AttentionOnlyConfig, new: int, keys: int, source: in
     return attention + _cross_attention(config, new, source, memory_cached) + new * config.d_model * config.vocab_size
 
 
-def _self_attention(config: TransformerConfig | AttentionOnlyConfig, new: int, keys: int) -> int:
+def _gpt(config: GPTConfig, new: int, keys: int, source: int, memory_cached: bool) -> int:
+    d = config.d_model
+    return config.n_layers * (_self_attention(config, new, keys) + 2 * new * d * config.d_ff) + new * d * config.vocab_size
+
+
+def _self_attention(config: TransformerConfig | AttentionOnlyConfig | GPTConfig, new: int, keys: int) -> int:
     d = config.d_model
     return 4 * new * d * d + _scores(config, new, keys) + new * keys * d     # W_Q W_K W_V W_O; scores; weighted sum
 
@@ -63,7 +71,7 @@ def _cross_attention(config: TransformerConfig | AttentionOnlyConfig, new: int, 
     return 2 * new * d * d + memory + _scores(config, new, source) + new * source * d    # W_Q W_O; scores; weighted sum
 
 
-def _scores(config: TransformerConfig | AttentionOnlyConfig, new: int, keys: int) -> int:
+def _scores(config: TransformerConfig | AttentionOnlyConfig | GPTConfig, new: int, keys: int) -> int:
     """q·k, or v·tanh, and before that q·M, or W q of the new and U k of all keys, which no cache keeps."""
     d, d_head = config.d_model, config.d_model // config.n_heads
     before = {"general": new, "additive": new + keys}.get(config.similarity, 0) * d * d_head
@@ -84,5 +92,5 @@ def _seq2seq(config: Seq2SeqConfig, new: int, keys: int, source: int, memory_cac
 
 
 _PASSES: dict[type, Callable[..., int]] = {
-    TransformerConfig: _transformer, AttentionOnlyConfig: _attention_only, Seq2SeqConfig: _seq2seq,
+    TransformerConfig: _transformer, AttentionOnlyConfig: _attention_only, Seq2SeqConfig: _seq2seq, GPTConfig: _gpt,
 }  # fmt: skip

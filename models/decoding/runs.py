@@ -1,7 +1,8 @@
 """Two ways through the same decoder, position by position: the given text (teacher forcing) and its own, token by token.
 
-A `Run` has one form for both, so that they can be laid beside each other: at position i the decoder has read
-<s> y₁ … yᵢ, gives a distribution, and a token is taken: the given one, the chosen one or a forced one.
+A `Run` has one form for both, so that they can be laid beside each other: at position i the decoder has read its opening
+(<s>, or a language model's prompt) and y₁ … yᵢ, gives a distribution, and a token is taken: the given one, the chosen one
+or a forced one.
 """
 
 import math
@@ -33,6 +34,7 @@ class Method:
     seed: int = 0
     width: int = 4  # this and α: beam only
     alpha: float = 0.6
+    max_new: int | None = None  # tokens at most; None: as many as the model says
     forced: tuple[tuple[int, int], ...] = ()
 
     def filtered(self, log_probs: Tensor) -> Tensor:
@@ -79,14 +81,17 @@ class Autoregression:
     beam: tuple[BeamStep, ...] = ()
 
 
-def of_trace(trace: Trace) -> Run:
-    """A teacher-forced trace by position: everything from its one pass, the given text taken. The last token of a text that
-    goes on is read, but none is taken after it."""
+def of_trace(trace: Trace, first: int = 0) -> Run:
+    """A teacher-forced trace by position: everything from its one pass, the given text taken from the token on that follows
+    position `first` of the written stream, which is the last of a prompt. The last token of a text that goes on is read, but
+    none is taken after it. Raises ValueError if nothing stands behind `first`."""
     output = trace.next_token
-    n = len(output.labels)
-    read = trace.streams[output.stream].ids[:n]
-    sites, log_probs = _writing(trace.attention), output.log_probs[:n]
-    return _all_at_once(read, output.labels, output.is_closed, log_probs, sites, trace.activations)
+    end = len(output.labels)
+    if not 0 <= first < end:
+        raise ValueError(f"first must be a position with a token behind it, 0 to {end - 1}, not {first}")
+    read = trace.streams[output.stream].ids[first:end]
+    sites, log_probs = _writing(trace.attention), output.log_probs[first:end]
+    return _all_at_once(read, output.labels[first:], output.is_closed, log_probs, sites, trace.activations, first)
 
 
 @torch.inference_mode()
@@ -117,9 +122,12 @@ def _writing(attention: Mapping[str, AttentionSite]) -> dict[str, AttentionSite]
 
 def autoregressive(model: Model, given: Sequence[int], method: Method) -> Autoregression:
     """Write with a method, one token after the other from the cache, every step recorded. Raises ValueError for a
-    setting that makes no sense. Under beam search the run is the best hypothesis, read step by step."""
+    setting that makes no sense, or where what is given leaves no room to write. Under beam search the run is the best
+    hypothesis, read step by step."""
+    if model.longest(len(given)) < 1:
+        raise ValueError(f"{len(given)} tokens leave no room to write: this model reads at most {model.config.n_ctx}")
     forced = dict(method.forced)
-    how: dict[str, Any] = {"forced": forced, "recorded": True}
+    how: dict[str, Any] = {"forced": forced, "recorded": True, "max_new": method.max_new}
     if method.how == "greedy":
         return Autoregression(method, _one_by_one(model, given, decoding.greedy(model, given, **how)))
     if method.how == "sample":
@@ -127,7 +135,8 @@ def autoregressive(model: Model, given: Sequence[int], method: Method) -> Autore
         return Autoregression(method, _one_by_one(model, given, decoding.sample(model, given, **settings, **how)))
     if method.how != "beam":
         raise ValueError(f"how must be {', '.join(METHODS)}, not {method.how!r}")
-    steps = tuple(decoding.beam(model, given, width=method.width, alpha=method.alpha, forced=forced))
+    settings = {n: getattr(method, n) for n in ("width", "alpha", "max_new")}
+    steps = tuple(decoding.beam(model, given, forced=forced, **settings))
     best = steps[-1].kept[0].tokens
     run = _one_by_one(model, given, decoding.greedy(model, given, forced=best, max_new=len(best), recorded=True))
     return Autoregression(method, run, steps)

@@ -119,7 +119,7 @@ def test_the_beam_payload_holds_every_hypothesis_and_the_node(dates: Scope) -> N
     node = (4, 1)
     tokens = steps[4].kept[1].tokens
     run = decoding_runs.along(dates.model, trace.streams["source"].ids, tokens)
-    payload = decoding_beam.beam_tree(steps, node, run, trace, dates, reading(trace, 1, 0), TERMS, 0.6)
+    payload = decoding_beam.beam_tree(steps, node, run, Story(trace, run, run, Method()), dates, reading(trace, 1, 0), TERMS, 0.6)
     header, arrays = unpack(payload)
     assert [[n["score"] for n in column] for column in header["steps"]] == [[h.score for h in s.kept] for s in steps]
     assert header["steps"][4][1]["text"] == dates.tokenizer.decode(tokens)

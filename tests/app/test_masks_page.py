@@ -18,6 +18,7 @@ import models
 from models import decoding
 from models.analysis.checks import check_site
 from models.analysis.masked_comparison import MaskedRun, run_masked
+from models.architectures.transformer import Transformer
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask
 from models.scope import Scope
 from models.tokenizers.base import END, PAD, START
@@ -33,7 +34,8 @@ from viz_app.views.masks.controls import default_second
 from viz_app.views.masks.payloads import MaskView
 
 LONG, SHORT = "March 5, 2021", "24/07/69"
-KINDS = ("encoder_self", "decoder_self", "cross")
+KIND = {kind.name: kind for kind in Transformer.kinds}
+KINDS = tuple(KIND)
 LIFTED = Edits.of_kinds(decoder_self=MaskChange(lifted=(LOOK_AHEAD,)))
 PAINTED = Edits.of_kinds(
     encoder_self=MaskChange(forbidden=((0, 1), (3, 3)), ready="window", k=5),
@@ -157,11 +159,11 @@ def test_a_changed_run_is_the_run_with_that_mask_by_hand(
 
 def test_lifting_look_ahead_changes_the_loss_and_the_page_says_which_way(dates: Scope, own: list[MaskedRun]) -> None:
     after = again(dates, own, LIFTED)[0]
-    said = masks_text.cheat(own[0], after, LIFTED)
+    said = masks_text.cheat(own[0], after, LIFTED, Transformer.kinds)
     assert ("rises" in said) == (after.log_prob < own[0].log_prob)
     assert ("falls" in said) == (after.log_prob > own[0].log_prob)
     assert f"{-after.log_prob / 11:.3f} nats" in said
-    assert masks_text.cheat(own[0], own[0], Edits()) == ""
+    assert masks_text.cheat(own[0], own[0], Edits(), Transformer.kinds) == ""
 
 
 # the back end
@@ -193,14 +195,14 @@ def test_a_wrong_ready_made_mask_is_refused(name: str, k: int) -> None:
 @pytest.mark.parametrize("name", READY_MADE)
 def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> None:
     """Between two texts nothing comes before or after: there it speaks of places; in the decoder look-ahead stays on."""
-    label = masks_text.ready_label(kind, name, "")
+    label = masks_text.ready_label(KIND[kind], name, "")
     layer = MaskChange(ready=name, k=2).ready_name
-    why = masks_text.reason(kind, layer)
+    why = masks_text.reason(KIND[kind], layer)
     if kind == "cross":
         assert not {"causal", "before and", "previous", "back", "itself"} & set(label.replace(":", "").split())
         assert name == "none" or "place" in label
         assert name == "none" or ("in the source" in why and "in the target" in why)
-        assert "look-ahead" not in masks_text.layer(kind, layer)
+        assert "look-ahead" not in masks_text.layer(KIND[kind], layer)
     else:
         assert "source" not in label
         assert ("does not exist yet" in why) == (kind == "decoder_self" and name == "causal")
@@ -208,7 +210,7 @@ def test_a_ready_made_mask_is_named_by_what_it_does(kind: str, name: str) -> Non
     ahead = bool(allowed.triu(1).any())
     assert ("back" in label or "ahead" in label) == (kind == "decoder_self" and not ahead and name in ("window", "block-diagonal"))
     if name == "causal" and kind == "cross":
-        assert (label, masks_text.layer(kind, layer)) == ("source places up to its own", "places up to its own")
+        assert (label, masks_text.layer(KIND[kind], layer)) == ("source places up to its own", "places up to its own")
         assert why == "its place in the source is after the query's in the target"
         assert not ready_made(name, 2, 5, 5)[1, 2]      # row 1 may not read column 2: the source place after the query's
 
@@ -281,13 +283,13 @@ CELLS = some.lists(some.tuples(some.integers(0, 12), some.integers(0, 12), some.
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])      # on a busy machine it is slow
 @given(CELLS, some.sampled_from(KINDS), some.sampled_from(READY_MADE), some.integers(1, 40), some.booleans())
 def test_a_change_goes_through_the_url_unharmed(cells: list, kind: str, ready: str, k: int, padded: bool) -> None:
-    change = masks_notation.mask_padding(masks_notation.choose(kind, masks_notation.paint(MaskChange(), cells), ready, k), padded)
+    change = masks_notation.mask_padding(masks_notation.choose(KIND[kind], masks_notation.paint(MaskChange(), cells), ready, k), padded)
     found = masks_notation.from_text(masks_notation.to_text(change))
     assert (found.lifted, found.ready, found.forbidden, found.opened) == (
         change.lifted, change.ready, change.forbidden, change.opened,
     )  # fmt: skip
     assert found.ready_name == change.ready_name
-    assert masks_notation.choice(kind, found) == ready
+    assert masks_notation.choice(KIND[kind], found) == ready
 
 
 def test_painted_cells_make_a_short_text() -> None:
@@ -304,7 +306,7 @@ def test_an_unreadable_text_paints_nothing(text: str) -> None:
 
 def test_a_ready_made_mask_that_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="is one of"):
-        masks_notation.choose("cross", MaskChange(), "diagonal", 1)
+        masks_notation.choose(KIND["cross"], MaskChange(), "diagonal", 1)
 
 
 # what the browser is given, and files

@@ -29,12 +29,12 @@ def moved(model: Model, place: int) -> list[bool]:
 
 
 def test_a_decoder_that_reads_itself_needs_look_ahead_and_one_that_does_not_has_nothing_to_hide():
-    text = say.why(random_model().config, sites(random_model()))
+    text = say.why(random_model())
     assert "look-ahead mask (hatched) hides" in text
     assert "Keys and values of earlier positions never change" in text
     assert moved(random_model(), 3) == [False] * 3 + [True] * 4
     alone = random_attention_only(n_self_layers=0)
-    text = say.why(alone.config, sites(alone))
+    text = say.why(alone)
     assert "look-ahead" not in text
     assert "reads its own token and the source and no other position" in text
     assert moved(alone, 3) == [False] * 3 + [True] + [False] * 3
@@ -43,7 +43,7 @@ def test_a_decoder_that_reads_itself_needs_look_ahead_and_one_that_does_not_has_
 @pytest.mark.parametrize("attention", ["bahdanau", "none"])
 def test_what_a_recurrence_keeps_is_its_state(attention):
     model = random_seq2seq(attention=attention)
-    text = say.why(model.config, sites(model))
+    text = say.why(model)
     assert "always the same 7 numbers" in text
     assert ("U h(j)" in text) == (attention == "bahdanau")
     assert ("forgotten of its own text" in text) == (attention == "bahdanau")

@@ -11,6 +11,8 @@ from drawn import SVG, Drawing, at, letters, mixed, rgb
 
 from models import Scope
 from models.analysis.masked_comparison import MaskedRun, run_masked
+from models.architectures.seq2seq import ALIGNMENT
+from models.architectures.transformer import Transformer
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, MaskLayer
 from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app import words
@@ -22,6 +24,7 @@ from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.payloads import MaskView
 
 TERMS = words.terms("translation", "eng-fra")
+KIND = {kind.name: kind for kind in Transformer.kinds}
 OWN, CROSS = "decoder.layers.0.self_attn", "decoder.layers.1.cross_attn"
 PAPER, ACCENT, TEXT, HATCH, LOSS = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3", "#b8420f"
 CHANGES = Edits.of_kinds(
@@ -86,7 +89,7 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
         "title": "Decoder layer 2, head 3: what each French token reads from the English sentence", "site": CROSS, "head": 2,
         "kind": "cross", "file": f"{CROSS}.head2", "queryAxis": "who reads (query): the French so far",
         "keyAxis": "what is read (key): the English sentence", "scale": min(s for s in (0.1, 0.25, 0.5, 1.0) if s >= largest),
-        "outputs": [view.before.output, view.after.output],
+        "given": "Target", "outputs": [view.before.output, view.after.output],
         "sums": [pytest.approx(log_prob(view.before)), pytest.approx(log_prob(view.after))],
     }  # fmt: skip
     for name, run, may in (("before", view.before, allowed["cross before"]), ("after", view.after, allowed["cross"])):
@@ -141,9 +144,9 @@ def test_the_scale_of_a_difference_is_the_least_that_holds_it(view: MaskView, la
 
 
 def test_the_kinds_of_attention_by_their_short_names(view: MaskView) -> None:
-    names = {"encoder_self": "Encoder self", "decoder_self": "Decoder self", "cross": "Cross"}
+    names = {KIND["encoder_self"]: "Encoder self", KIND["decoder_self"]: "Decoder self", KIND["cross"]: "Cross"}
     assert masks_payloads.kinds(view.after.trace) == names
-    assert masks_payloads.kinds(letters("recurrent").run("ab", "b")) == {"cross": "Alignment"}
+    assert masks_payloads.kinds(letters("recurrent").run("ab", "b")) == {ALIGNMENT: "Alignment"}
 
 
 def test_a_mask_as_it_is_added_to_the_scores() -> None:
@@ -183,7 +186,7 @@ def with_site(view: MaskView, site: object) -> MaskView:
 
 
 def test_what_a_change_is_called() -> None:
-    names = {"encoder_self": "Encoder self", "decoder_self": "Decoder self", "cross": "Cross"}
+    names = {KIND["encoder_self"]: "Encoder self", KIND["decoder_self"]: "Decoder self", KIND["cross"]: "Cross"}
     assert masks_text.changed(Edits(), names).startswith("Nothing is changed yet")
     assert masks_text.changed(CHANGES, names) == (
         "Changed. Encoder self: window of 1; Decoder self: 1 cell forbidden, 1 cell allowed; Cross: cross padding lifted, 2 cells "
@@ -214,12 +217,12 @@ def test_which_of_two_is_likelier(view: MaskView, before: float, after: float, s
 def test_whether_looking_ahead_helped(view: MaskView, before: float, after: float, word: str, loss: str, same: bool) -> None:
     ahead = Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),)))
     old, new = run(view, (before / 4,) * 4), run(view, (after / 4,) * 4, (4, 2) if same else (5, 2))
-    said = masks_text.cheat(old, new, ahead)
+    said = masks_text.cheat(old, new, ahead, Transformer.kinds)
     assert [w for w in ("falls", "rises", "no difference") if f"{w} " in said] == [word]
     assert f"{loss} nats a token" in said
     assert ("stays the same" in said) == same
     assert ("comes out differently" in said) == (not same)
-    assert masks_text.cheat(old, new, Edits.of_kinds(decoder_self=MaskChange(forbidden=((1, 0),)))) == ""
+    assert masks_text.cheat(old, new, Edits.of_kinds(decoder_self=MaskChange(forbidden=((1, 0),))), Transformer.kinds) == ""
 
 
 def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> None:
@@ -245,14 +248,14 @@ def test_nats(value: float, said: str) -> None:
     ((9, 5), "9 and 5 tokens: the second source is filled up with 4 × padding."),
 ])  # fmt: skip
 def test_which_of_two_sources_is_filled_up(lengths: tuple[int, int], said: str) -> None:
-    assert masks_text.batch(lengths) == said
+    assert masks_text.batch(lengths, "source") == said
 
 
 def test_layers_reasons_and_ready_made_masks_by_name() -> None:
-    assert [masks_text.layer(kind, PADDING) for kind in ("encoder_self", "decoder_self", "cross")] == [
+    assert [masks_text.layer(KIND[kind], PADDING) for kind in ("encoder_self", "decoder_self", "cross")] == [
         "source padding", "target padding", "cross padding",
     ]  # fmt: skip
-    assert masks_text.layer("cross", "window of 2") == "window of 2"
+    assert masks_text.layer(KIND["cross"], "window of 2") == "window of 2"
     own, place = "the key ", "its place in the source "
     for name, within, between in (
         ("window of 2", own + "is further away than that",
@@ -262,29 +265,29 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
          place + "is not the one before the query's in the target"),
         (DRAWN, "you forbade it", "you forbade it"), ("else", "", ""),
     ):  # fmt: skip
-        assert masks_text.reason("encoder_self", name) == masks_text.reason("decoder_self", name) == within
-        assert masks_text.reason("cross", name) == between
+        assert masks_text.reason(KIND["encoder_self"], name) == masks_text.reason(KIND["decoder_self"], name) == within
+        assert masks_text.reason(KIND["cross"], name) == between
     after = "the key comes after the query"
-    assert masks_text.reason("encoder_self", LOOK_AHEAD) == after
-    assert masks_text.reason("decoder_self", LOOK_AHEAD) == f"{after}; while writing, it does not exist yet"
-    assert masks_text.reason("cross", LOOK_AHEAD) == f"{place}is after the query's in the target"
-    assert masks_text.layer("cross", LOOK_AHEAD) == "places up to its own"
-    assert masks_text.layer("cross", "only the previous") == "only the place before"
+    assert masks_text.reason(KIND["encoder_self"], LOOK_AHEAD) == after
+    assert masks_text.reason(KIND["decoder_self"], LOOK_AHEAD) == f"{after}; while writing, it does not exist yet"
+    assert masks_text.reason(KIND["cross"], LOOK_AHEAD) == f"{place}is after the query's in the target"
+    assert masks_text.layer(KIND["cross"], LOOK_AHEAD) == "places up to its own"
+    assert masks_text.layer(KIND["cross"], "only the previous") == "only the place before"
     for kind in ("encoder_self", "decoder_self"):
-        assert (masks_text.layer(kind, LOOK_AHEAD), masks_text.layer(kind, "only the previous")) == (
+        assert (masks_text.layer(KIND[kind], LOOK_AHEAD), masks_text.layer(KIND[kind], "only the previous")) == (
             LOOK_AHEAD, "only the previous",
         )  # fmt: skip
-    assert {name: masks_text.ready_label("decoder_self", name, "causal") for name in READY_MADE} == {
+    assert {name: masks_text.ready_label(KIND["decoder_self"], name, "causal") for name in READY_MADE} == {
         "none": "none: read everything", "causal": "causal: itself and before (own)", "window": "window: at most k back",
         "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens, none ahead",
     }  # fmt: skip
-    assert masks_text.ready_label("encoder_self", "block-diagonal", "none") == "block-diagonal: own k tokens"
-    assert {name: masks_text.ready_label("cross", name, "window") for name in READY_MADE} == {
+    assert masks_text.ready_label(KIND["encoder_self"], "block-diagonal", "none") == "block-diagonal: own k tokens"
+    assert {name: masks_text.ready_label(KIND["cross"], name, "window") for name in READY_MADE} == {
         "none": "none: read everything", "causal": "source places up to its own",
         "window": "source places at most k from its own (own)", "previous": "only the source place before its own",
         "block-diagonal": "own block of k source places",
     }  # fmt: skip
-    assert masks_text.ready_label("encoder_self", "window", "none") == "window: at most k away"
+    assert masks_text.ready_label(KIND["encoder_self"], "window", "none") == "window: at most k away"
 
 
 def test_a_site_in_the_list(view: MaskView) -> None:
@@ -326,13 +329,16 @@ def test_rules_are_of_this_kind_of_attention(view: MaskView) -> None:
 
 def test_choices_and_what_they_lift() -> None:
     none, chosen = MaskChange(), masks_notation.choose
-    assert [masks_notation.own_choice(kind) for kind in ("encoder_self", "decoder_self", "cross")] == ["none", "causal", "none"]
-    assert chosen("decoder_self", none, "none", 2) == MaskChange((LOOK_AHEAD,))
-    assert chosen("decoder_self", MaskChange((LOOK_AHEAD,)), "causal", 2) == none
-    assert chosen("cross", none, "causal", 2) == MaskChange(ready="causal")
-    assert chosen("decoder_self", MaskChange((LOOK_AHEAD, PADDING)), "window", 3) == MaskChange((PADDING,), "window", 3)
-    assert masks_notation.choice("decoder_self", none) == "causal"
-    assert masks_notation.choice("encoder_self", none) == masks_notation.choice("decoder_self", MaskChange((LOOK_AHEAD,))) == "none"
+    assert {name: masks_notation.own_choice(kind) for name, kind in KIND.items()} == {
+        "encoder_self": "none", "decoder_self": "causal", "cross": "none",
+    }  # fmt: skip
+    assert chosen(KIND["decoder_self"], none, "none", 2) == MaskChange((LOOK_AHEAD,))
+    assert chosen(KIND["decoder_self"], MaskChange((LOOK_AHEAD,)), "causal", 2) == none
+    assert chosen(KIND["cross"], none, "causal", 2) == MaskChange(ready="causal")
+    assert chosen(KIND["decoder_self"], MaskChange((LOOK_AHEAD, PADDING)), "window", 3) == MaskChange((PADDING,), "window", 3)
+    assert masks_notation.choice(KIND["decoder_self"], none) == "causal"
+    assert masks_notation.choice(KIND["encoder_self"], none) == "none"
+    assert masks_notation.choice(KIND["decoder_self"], MaskChange((LOOK_AHEAD,))) == "none"
     assert masks_notation.mask_padding(none, False) == MaskChange((PADDING,))
     assert masks_notation.mask_padding(MaskChange((PADDING,)), True) == none
 

@@ -14,6 +14,7 @@ from drawn import letters
 
 import models
 from models.analysis.checks import Check
+from models.architectures.encoder_decoder import ENCODER_SELF
 from models.scope import Scope
 from models.trace import Trace
 from models.trace.edits import Edits, MaskChange
@@ -189,7 +190,7 @@ def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
 
 
 def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(session: Session, scope: Scope, trace: Trace) -> None:
-    place = partial(decoding_state.place, scope, trace)
+    place = partial(decoding_state.place, scope, trace.streams["source"].ids)
     session.run(place)
     for position, token in ((1, 4), (3, 5), (2, 6)):
         decoding_state.force(position, token)
@@ -203,10 +204,10 @@ def test_forcing_a_token_lets_go_of_what_was_forced_behind_it(session: Session, 
 
 
 def test_another_source_lets_go_and_says_so(session: Session, scope: Scope, trace: Trace) -> None:
-    place = partial(decoding_state.place, scope, trace)
+    place = partial(decoding_state.place, scope, trace.streams["source"].ids)
     assert session.run(place, step="4", force="2:4", node="3:1", heads="mean") == Place(3, ((1, 4),), (2, 0), True)
     assert not decoding_state.cleared()
-    assert session.run(lambda: decoding_state.place(scope, scope.run("cb", "d"))) == Place(mean=True)
+    assert session.run(lambda: decoding_state.place(scope, scope.given_ids("cb"))) == Place(mean=True)
     assert decoding_state.cleared()
     assert session.says == {"heads": "mean"}
     session.run(lambda: decoding_state.force(0, 5))
@@ -214,7 +215,7 @@ def test_another_source_lets_go_and_says_so(session: Session, scope: Scope, trac
 
 
 def test_a_node_a_step_and_the_mean(session: Session, scope: Scope, trace: Trace) -> None:
-    place = partial(decoding_state.place, scope, trace)
+    place = partial(decoding_state.place, scope, trace.streams["source"].ids)
     session.run(place)
     decoding_state.choose_node(4, 2)
     decoding_state.choose_mean(True)
@@ -232,7 +233,7 @@ def test_changes_of_masks_go_to_the_address_of_their_kind(session: Session, trac
     changes = partial(masks_state.changes, trace)
     session.run(changes)
     masks_state.paint("cross", [(1, 2, 0), (0, 1, 1)])
-    masks_state.choose("encoder_self", "window", 3)
+    masks_state.choose(ENCODER_SELF, "window", 3)
     masks_state.mask_padding("decoder_self", False)
     assert session.run(changes) == Edits.of_kinds(
         encoder_self=MaskChange(ready="window", k=3), decoder_self=MaskChange(("padding",)),

@@ -150,7 +150,7 @@ def test_looking_ahead(before: float, after: float, same: bool, said: str) -> No
         for value, ids in ((before, (4, 2)), (after, (4, 2) if same else (5, 2)))
     )
     ends = "stays the same here" if same else "comes out differently"
-    assert masks_text.cheat(old, new, Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),)))) == (
+    assert masks_text.cheat(old, new, Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),))), Transformer.kinds) == (
         f"The decoder may look ahead. {said} Writing, there is nothing ahead to read, yet each new token changes what earlier ones "
         f"see: the text {ends}."
     )
@@ -340,7 +340,9 @@ def test_names_in_links_of_the_masks_page_stay() -> None:
     named = masks_state.SECOND.name, masks_state.WHICH.name, masks_state.PAINTED.name
     assert named == ("masks-second", "masks-shown", "mask")
     by_kind = {kind: parameter.name for kind, parameter in masks_state.CHANGES.items()}
-    assert by_kind == {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask", "cross": "cross-mask"}
+    assert by_kind == {
+        "encoder_self": "encoder-mask", "decoder_self": "decoder-mask", "cross": "cross-mask", "self": "self-mask",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "said"), [
@@ -351,7 +353,7 @@ def test_names_in_links_of_the_masks_page_stay() -> None:
 def test_what_of_a_mask_is_met_while_writing(kind: str, said: str) -> None:
     trace = letters("transformer").run("abc", "ed")
     site = next(site for site in trace.attention.values() if site.kind == kind)
-    held = f"Every layer and head of that kind of attention, and both sentences, by position. {said}"
+    held = f"Every layer and head of that kind of attention, and both texts, by position. {said}"
     assert held in masks_text.rules(site)
     streams = {True: "its residual stream and the bias of W_O", False: "the bias of W_O"}
     for has_stream, stream in streams.items():

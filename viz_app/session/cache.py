@@ -132,12 +132,14 @@ def written(scope: Scope, source: str) -> tuple[int, ...]:
 
 def masked_runs(
     scope: Scope,
-    pairs: tuple[tuple[str, str | Encoding | None], ...],
+    asked: tuple[tuple[str | Encoding | None, ...], ...],
     edits: Edits,
     drafts: tuple[tuple[int, ...], ...] = (),
+    most: int | None = None,
 ) -> list[MaskedRun]:
-    """Pairs in one batch under these edits; `drafts` as in models.Scope.run_batch. Raises models.InputError."""
-    return _of(scope, "masked", pairs, edits, make=lambda: run_masked(scope, pairs, edits, drafts))
+    """Inputs in one batch under these edits; `drafts` and `most` as in models.analysis.masked_comparison.run_masked. Raises
+    models.InputError."""
+    return _of(scope, "masked", asked, edits, most, make=lambda: run_masked(scope, asked, edits, drafts, most))
 
 
 def reach(scope: Scope, source: tuple[int, ...], choice: Choice) -> Reach:

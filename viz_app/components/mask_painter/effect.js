@@ -50,9 +50,9 @@ class Effect {
 
   // A row a token: two numbers, and two bars that show how surprised the model is, on one scale.
   tokens() {
-    const { labels, sums } = this.effect, { logBefore, logAfter } = this.arrays;
+    const { given, labels, sums } = this.effect, { logBefore, logAfter } = this.arrays;
     const largest = Math.max(1, ...logBefore.map((v) => -v), ...logAfter.map((v) => -v));
-    this.caption.textContent = `Target log-probability, nats (full bar −${largest.toFixed(1)})`;
+    this.caption.textContent = `${given} log-probability, nats (full bar −${largest.toFixed(1)})`;
     this.table.replaceChildren();
     const head = put(this.table, "tr", "head");
     for (const name of ["token", "before", "after", ""]) put(head, "th", "", name);

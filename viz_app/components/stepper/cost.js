@@ -61,11 +61,13 @@ class Cost {
 
   // What a Transformer's cache holds: keys and values of its own text and of the source.
   keys(now) {
-    const { work, serial } = this.picture, { layers, source } = work, kept = serial.cached[now];
-    const [cache, none, cross] = this.lines, first = now === 0;
-    const each = layers ? `${count(kept, "key and value", "keys and values")} kept, 1 computed now (in ${layers === 1 ? "the decoder's one layer" : `each of the decoder's ${layers} layers`})` : "1 position computed now; it reads nothing of its own text, so nothing of that is kept";
-    this.fill(cache, `With the cache: ${each}.`, kept, 1, serial.n);
-    this.fill(none, first ? "Without it: the same 1." : `Without it: all ${now + 1} computed, ${now} of them again.`, 0, now + 1, serial.n);
+    const { work, serial, prompt } = this.picture, { layers, source } = work, kept = serial.cached[now];
+    const [cache, none, cross] = this.lines, first = now === 0, all = prompt.length + now + 1, fresh = first ? all : 1;
+    const each = layers ? `${count(kept, "key and value", "keys and values")} kept, ${fresh} computed now (in ${layers === 1 ? "the decoder's one layer" : `each of the decoder's ${layers} layers`})` : "1 position computed now; it reads nothing of its own text, so nothing of that is kept";
+    this.fill(cache, `With the cache: ${each}.`, kept, fresh, prompt.length + serial.n);
+    this.fill(none, first ? `Without it: the same ${all}.` : `Without it: all ${all} computed, ${all - 1} of them again.`, 0, all, prompt.length + serial.n);
+    [cross.text, cross.boxes].forEach((part) => (part.hidden = !source));
+    if (!source) return;
     this.fill(cross, `Of the source: ${first ? `all ${source} keys and values computed now, once and for all steps` : `all ${source} kept since step 1`}.`, first ? 0 : source, first ? source : 0, source);
   }
 

@@ -53,9 +53,9 @@ class Panel {
     say(lane === "parallel" ? place : "Pass ");
     say(lane === "parallel" ? String(i + 1) : `${i + 1} of ${run.n}`, "count");
     say(lane === "parallel" ? of(run.n) : ". So far it has: ");
-    const from = Math.max(0, i - 11);
+    const all = [...picture.prompt, ...run.read], end = picture.prompt.length + i + 1, from = Math.max(0, end - 12);
     if (from) say("… ");
-    run.read.slice(from, i + 1).forEach((label) => (say(label[0], "token"), say(" ")));
+    all.slice(from, end).forEach((label) => (say(label[0], "token"), say(" ")));
     if (lane === "parallel" && i + 1 < picture.parallel.n) say(rest, "quiet");
     return undefined;
   }
@@ -87,8 +87,8 @@ class Panel {
     const row = (array) => array.subarray((i * array.length) / run.n, ((i + 1) * array.length) / run.n);
     this.cross?.show(`${picture.cross}: what it reads from ${picture.sourceName} (${picture.reading})`, picture.source, row(values.cross), theme);
     picture.vectors.forEach(({ title, scale }, n) => this.strips[n].show(title, row(this.vectors[n]), scale, theme));
-    const open = this.lane === "parallel" ? { open: i + 1 } : { known: i + 1 };
+    const n = picture.prompt.length + i + 1, open = this.lane === "parallel" ? { open: n } : { known: n };
     const what = this.lane === "parallel" ? "the given text" : "its own text";
-    this.self?.show(`Self-attention: what it reads from ${what} (${picture.reading})`, run.read, row(values.self), theme, open);
+    this.self?.show(`Self-attention: what it reads from ${what} (${picture.reading})`, [...picture.prompt, ...run.read], row(values.self), theme, open);
   }
 }

@@ -34,6 +34,7 @@ class Stepper {
     if (this.waiting === picture.step) this.waiting = undefined;
     this.step = this.playing ? this.step : (this.waiting ?? picture.step);   // a step on its way to Python is not taken back
     this.slider.max = picture.steps;
+    this.given();
     this.freeButton.disabled = !picture.forced.length;
     this.root.style.setProperty("--differs", DIFFERS);
     this.panels.forEach((panel) => panel.show(picture, theme));
@@ -41,6 +42,16 @@ class Stepper {
     this.layout();
     this.root.dataset.family = picture.family;
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+  }
+
+  // The prompt, which both runs go on from; its last token is what they read first.
+  given() {
+    const line = this.root.querySelector(".prompt"), { prompt, parallel } = this.picture;
+    line.replaceChildren();
+    line.hidden = !prompt.length;
+    if (line.hidden) return;
+    put(line, "span", "", "Given to both: ");
+    [...prompt, parallel.read[0]].forEach((label) => (put(line, "span", "token", label[0]), put(line, "span", "", " ")));
   }
 
   layout() {
@@ -105,7 +116,7 @@ class Stepper {
     story.replaceChildren();
     const say = (text, tag = "span", className = "") => put(story, tag, className, text);
     if (this.picture.note) say(`${this.picture.note} `, "span", "quiet");
-    if (diverges < 0 && step >= serial.n && !serial.ended) return void say(`Inference was stopped after ${serial.n} steps, the most it may write for this source. The given text goes on.`);
+    if (diverges < 0 && step >= serial.n && !serial.ended) return void say(`Inference was stopped after ${serial.n} steps, the most it may write ${this.picture.prompt.length ? "here" : "for this source"}. The given text goes on.`);
     if (diverges < 0) return void say(this.wording.same);
     const token = (label) => say(label[0], "b", "token");
     if (step < diverges) {

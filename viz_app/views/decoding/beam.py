@@ -7,12 +7,9 @@ import numpy as np
 from models.decoding import BeamStep, Hypothesis
 from models.decoding.runs import Run
 from models.scope import Scope
-from models.tokenizers.base import START
-from models.trace import Trace
 from viz_app import words
-from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
-from viz_app.views.decoding.steps import Reading, candidates, token_label, token_labels
+from viz_app.views.decoding.steps import Reading, Story, candidates, given_row, source_labels, token_label, token_labels
 
 
 def nearest(steps: tuple[BeamStep, ...], node: tuple[int, int] | None) -> tuple[int, int]:
@@ -38,7 +35,7 @@ def beam_tree(
     steps: tuple[BeamStep, ...],
     node: tuple[int, int],
     run: Run,
-    trace: Trace,
+    story: Story,
     scope: Scope,
     reading: Reading,
     terms: words.Terms,
@@ -47,18 +44,21 @@ def beam_tree(
     """The payload of the beam_tree component. `run` is `models.decoding.runs.along` the node's tokens; its end is shown."""
     path = best_path(steps)
     hypothesis = steps[node[0]].kept[node[1]]
-    read = token_labels(scope.tokenizer, hypothesis.tokens[:-1])
+    n_text = story.n_text
+    opening = given_row(story, scope.tokenizer)[: story.n_opening]
+    read = [*opening, *token_labels(scope.tokenizer, hypothesis.tokens[:-1], n_text)]
+    starts = len(hypothesis.tokens) + n_text == 1
     ids = candidates(run)[-1:]
     header: dict[str, Any] = {
-        "steps": [[_node(h, (s.index, r), steps, path, scope) for r, h in enumerate(s.kept)] for s in steps],
+        "steps": [[_node(h, (s.index, r), n_text, path, scope) for r, h in enumerate(s.kept)] for s in steps],
         "node": list(node),
-        "source": [label.as_json() for label in labels(trace.streams["source"])],
-        "read": [label.as_json() for label in [token_label(scope.tokenizer, START), *read]],
-        "token": token_label(scope.tokenizer, hypothesis.tokens[-1], first=len(hypothesis.tokens) == 1).as_json(),
-        "candidates": [token_label(scope.tokenizer, i, first=not read).as_json() for i in ids[0].tolist()],
+        "source": [label.as_json() for label in source_labels(story, reading)],
+        "read": [label.as_json() for label in read],
+        "token": token_label(scope.tokenizer, hypothesis.tokens[-1], first=starts).as_json(),
+        "candidates": [token_label(scope.tokenizer, i, first=starts).as_json() for i in ids[0].tolist()],
         "reading": reading.name,
         "cross": reading.cross_name,
-        "sourceName": terms.source,
+        "sourceName": terms.of(story.trace.attention[reading.cross].key_stream).text if reading.cross else "",
         "taken": hypothesis.tokens[-1],
         "alpha": alpha,
     }
@@ -71,11 +71,11 @@ def beam_tree(
     )
 
 
-def _node(h: Hypothesis, at: tuple[int, int], steps: tuple[BeamStep, ...], path: set, scope: Scope) -> dict[str, Any]:
+def _node(h: Hypothesis, at: tuple[int, int], n_text: int, path: set, scope: Scope) -> dict[str, Any]:
     """`carried`: this hypothesis had ended before this step and only stays in the beam."""
     carried = len(h.tokens) <= at[0]
     return {
-        "label": token_label(scope.tokenizer, h.tokens[-1], first=len(h.tokens) == 1).as_json(),
+        "label": token_label(scope.tokenizer, h.tokens[-1], first=len(h.tokens) + n_text == 1).as_json(),
         "text": scope.tokenizer.decode(h.tokens),
         "logProb": h.log_prob,
         "score": h.score,

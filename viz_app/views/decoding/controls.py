@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import streamlit as st
 
+from models.architectures import Model
 from models.decoding.runs import Method
 from models.trace import Trace
 from viz_app import words
@@ -11,8 +12,8 @@ from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Number, Whole
 from viz_app.views.decoding import state
-from viz_app.views.decoding.payloads import Choices, story
-from viz_app.views.decoding.steps import Reading, reading
+from viz_app.views.decoding.payloads import Choices, given_ids, story
+from viz_app.views.decoding.steps import Reading, reading, writing_sites
 
 _HOW = {"greedy": "greedy", "sampling": "sample", "beam": "beam"}
 HOW = Choice("decoding-how", "greedy", options=tuple(_HOW))
@@ -20,6 +21,7 @@ TEMPERATURE = Number("decoding-temperature", 1.0, low=0.1, high=5.0)
 TOP_K, TOP_P = Whole("decoding-top-k", 0, high=100_000), Number("decoding-top-p", 1.0, low=0.05, high=1.0)
 SEED, WIDTH = Whole("decoding-seed", 0, high=1_000_000), Whole("decoding-width", 4, low=1, high=12)
 ALPHA = Number("decoding-alpha", 0.6, low=0.0, high=2.0)
+MAX_NEW = Whole("decoding-tokens", 40, low=1, high=10_000)
 _LAYER, _HEADS = "decoding-layer", "decoding-head"
 _MEAN = "mean over heads"
 _SLIM = 84  # px, the width of a number
@@ -27,15 +29,16 @@ _SLIM = 84  # px, the width of a number
 
 def choose(run: CurrentRun) -> Choices:
     """Draw one row of controls, which wraps where the page is narrow; what they say, and where the reader stands."""
-    place = state.place(run.scope, run.trace)
+    given = given_ids(run)
+    place = state.place(run.scope, given)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall", key="decoding-controls"):
         how = _HOW[st.segmented_control(
             "How inference takes the next token", list(_HOW), required=True, **url_state.bound(HOW, url_state.get(HOW)),
         )]
-        settings = {"sample": _sampling, "beam": _beam}.get(how, dict)()
+        settings = {"sample": _sampling, "beam": _beam}.get(how, dict)() | _length(run.scope.model)
         attention = _reading(run.trace, place.mean)
     method = Method(how, **settings, forced=place.forced)
-    choices = Choices(method, attention, place, run.trace.streams["source"].ids, state.cleared())
+    choices = Choices(method, attention, place, given, state.cleared())
     step = min(place.step, story(run, choices)[1].n_steps - 1)
     state.go(step)
     return replace(choices, place=replace(place, step=step))
@@ -62,18 +65,25 @@ def _beam() -> dict:
     return {"width": width, "alpha": alpha}
 
 
+def _length(model: Model) -> dict:
+    """Where it may stop: a translation has an end of its own, a text that goes on need not have one."""
+    if not model.continues:
+        return {}
+    return {"max_new": _number("New tokens", MAX_NEW, 1, "It stops after so many, if it does not end before.")}
+
+
 def _reading(trace: Trace, mean: bool) -> Reading:
     """The decoder layer and head whose attention is shown: those chosen on the other pages, or the mean over heads. There
     is nothing to choose in a model without attention, or with one alignment."""
-    sites = [site for site in trace.attention.values() if site.kind != "encoder_self"]
+    sites = writing_sites(trace)
     if not sites or words.is_alignment(sites[0]):
         return reading(trace)
     site, focus = url_state.focus(trace)
     layers = sorted({s.layer for s in sites})
     layer, n_heads = min(site.layer, max(layers)), sites[0].n_heads
     head = min(focus.head, n_heads - 1)
-    kind = "cross" if site.kind == "encoder_self" else site.kind
-    found = {n: next((s.name for s in sites if (s.layer, s.kind) == (n, kind)), sites[0].name) for n in layers}
+    role = site.role if site.stack == "decoder" else "cross"
+    found = {n: next((s.name for s in sites if (s.layer, s.role) == (n, role)), sites[0].name) for n in layers}
     names = [_MEAN, *(f"head {h + 1}" for h in range(n_heads))]
     st.session_state[_LAYER], st.session_state[_HEADS] = layer + 1, _MEAN if mean else names[head + 1]
     st.selectbox(

@@ -41,11 +41,13 @@ def _row(run: Run, i: int, forced: dict[int, int], scope: Scope) -> list:
 
 
 def arrays(story: Story, scope: Scope) -> bytes:
-    """Both runs, "parallel" and "serial": tokens read and taken, log-probabilities (position, vocab), entropies, and of
-    every decoder site the weights (head, position, key), where the self-attention to later keys is 0; of a recurrent
-    decoder its states and contexts (position, number)."""
+    """What was given and both runs, "parallel" and "serial": tokens read and taken, log-probabilities (position, vocab),
+    entropies, and of every decoder site the weights (head, position, key), where the self-attention to later keys is 0; of a
+    recurrent decoder its states and contexts (position, number)."""
+    given = scope.model.fields[0]
+    n_given = story.n_opening if scope.model.continues else None
     kept: dict[str, np.ndarray] = {
-        "source_tokens": np.array(story.trace.streams["source"].tokens),
+        f"{given.name}_tokens": np.array(story.trace.streams[given.stream].tokens[:n_given]),
         "vocabulary": np.array(scope.tokenizer.tokens(range(scope.config.vocab_size))),
     }
     for name, run in (("parallel", story.parallel), ("serial", story.serial)):

@@ -5,26 +5,29 @@ from functools import partial
 
 import streamlit as st
 
-from models.architectures.seq2seq import Seq2Seq
 from viz_app import ui, words
 from viz_app.components.beam_tree import beam_tree
+from viz_app.components.plain import plain
 from viz_app.components.stepper import stepper
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.decoding import files, state, svg, text
 from viz_app.views.decoding.controls import choose
-from viz_app.views.decoding.payloads import Choices, payloads, story
+from viz_app.views.decoding.payloads import Choices, given_ids, has_room, payloads, story
 from viz_app.views.decoding.steps import HOW, Story
 
 
 def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
-    recurrent = isinstance(run.scope.model, Seq2Seq)
+    recurrent = run.scope.model.is_recurrent
     ui.headline(text.QUESTION, text.answer(recurrent))
     ui.written(run.trace, run.terms, run.stale)
     if not recurrent and not run.trace.attention:
         ui.note(st.empty(), "This model's decoder has no layers, so there is no decoding to show.", key="decoding")
+        return None
+    if not has_room(run):
+        ui.note(st.empty(), text.no_room(run.scope.n_ctx), key="decoding")
         return None
     choices = choose(run)
     _lay_out(payloads(run, choices), run, choices)
@@ -32,6 +35,8 @@ def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
 
 
 def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
+    if "note decoding" in drawn:
+        plain(drawn["note decoding"], key="note decoding")
     stepper(drawn["stepper"], state.go, state.force, state.let_go)
     if "beam_tree" in drawn:
         st.markdown("**The beam as a tree.** At each step the best few texts so far are kept; the rest are dropped.")
@@ -39,7 +44,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         with st.container(key="explanation"):
-            parts = text.why(run.scope.config, run.trace), words.departures(run.scope.config)
+            parts = text.why(run.scope.model), words.departures(run.scope.config)
             st.markdown("\n\n".join(part for part in parts if part))
         _downloads(run, choices)
     with right:
@@ -55,8 +60,8 @@ def _downloads(run: CurrentRun, choices: Choices) -> None:
 
     def drawing() -> str:
         both = now()
-        position = min(choices.of(both.trace.streams["source"].ids).place.step, both.n_steps - 1)
-        given = both.trace.streams["source"].text
+        position = min(choices.of(given_ids(session.shown)).place.step, both.n_steps - 1)
+        given = both.trace.fields[scope.model.fields[0].name]
         title = f"{given} — decoding, step {position + 1}: training beside inference ({HOW[both.method.how]})"
         return svg.drawing(both, scope, choices.reading, position, title)
 

@@ -1,7 +1,7 @@
 """Where the Decoding page stands: the step, the forced tokens, the beam node and the mean over heads, also in the URL.
 
-Positions are counted from 0 here and from 1 in the URL. Forced tokens belong to one source of one checkpoint; when the
-source is edited or another checkpoint opened they are cleared, and the page says so.
+Positions are counted from 0 here and from 1 in the URL. Forced tokens belong to one source or prompt of one checkpoint; when
+it is edited or another checkpoint opened they are cleared, and the page says so.
 """
 
 import re
@@ -10,7 +10,6 @@ from dataclasses import replace
 import streamlit as st
 
 from models.scope import Scope
-from models.trace import Trace
 from viz_app.session import url_state
 from viz_app.session.parameters import Notation, Switch, Whole
 from viz_app.views.decoding.payloads import Place
@@ -46,10 +45,10 @@ NODE = Notation("node", read=_read_node, write=_write_node, default=None)
 MEAN = Switch("heads", on="mean")
 
 
-def place(scope: Scope, trace: Trace) -> Place:
-    """Where this session stands on this source."""
+def place(scope: Scope, given: tuple[int, ...]) -> Place:
+    """Where this session stands on these given tokens: a source, or a prompt."""
     found = _place()
-    source, previous = (str(scope.path), trace.streams["source"].ids), st.session_state.get(_SOURCE)
+    source, previous = (str(scope.path), given), st.session_state.get(_SOURCE)
     st.session_state[_SOURCE] = source
     if url_state.follows():
         st.session_state[_CLEARED] = False

@@ -11,12 +11,11 @@ import torch
 from models.analysis.multiply_adds import work
 from models.decoding.runs import Method, Run, first_divergence
 from models.scope import Scope
-from models.tokenizers.base import PAD, SPECIALS, START, Tokenizer
-from models.trace import Trace
+from models.tokenizers.base import SPECIALS, Encoding, Tokenizer
+from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.labels import Label, labels, visible
 from viz_app.drawing.payload import pack
-from viz_app.drawing.sites import by_kind
 
 CANDIDATES = 8  # bars at each step; the token taken is added if it is not among them
 _SPECIAL = {"<s>": "[start]", "</s>": "[end]", "<pad>": "[padding]", "<unk>": "[unknown]"}
@@ -35,28 +34,52 @@ class Reading:
     cross_name: str = ""
 
 
+def writing_sites(trace: Trace) -> list[AttentionSite]:
+    """The attentions of the decoder, by which the next token is found."""
+    return [site for site in trace.attention.values() if site.stack == "decoder"]
+
+
 def reading(trace: Trace, layer: int = 0, head: int | None = None) -> Reading:
     """The attention of a decoder layer (from 0). A cross-attention that has no layers is shown with any of them."""
-    sites = {kind: {site.layer: site for site in group} for kind, group in by_kind(trace)}
-    crossing = sites.get("cross", {})
-    cross, own = crossing.get(layer) or next(iter(crossing.values()), None), sites.get("decoder_self", {}).get(layer)
-    if cross is None:
-        return Reading()
-    if words.is_alignment(cross):
+    sites = writing_sites(trace)
+    crossing = {site.layer: site for site in sites if site.role != "self"}
+    cross = crossing.get(layer) or next(iter(crossing.values()), None)
+    own = next((site for site in sites if site.role == "self" and site.layer == layer), None)
+    if cross is not None and words.is_alignment(cross):
         return Reading(cross.name, "", 0, "weights α of the context", "Alignment")
-    who = f"mean over its {cross.n_heads} heads" if head is None else f"head {head + 1}"
-    return Reading(cross.name, own.name if own else "", head, f"decoder layer {layer + 1}, {who}", "Cross-attention")
+    if not (one := cross or own):
+        return Reading()
+    who = f"mean over its {one.n_heads} heads" if head is None else f"head {head + 1}"
+    crosses = (cross.name, "Cross-attention") if cross else ("", "")
+    return Reading(crosses[0], own.name if own else "", head, f"decoder layer {layer + 1}, {who}", crosses[1])
 
 
 @dataclass(frozen=True)
 class Story:
-    """Everything the page tells of one source: both runs, and the run without forced tokens where some were forced."""
+    """Everything the page tells of one source or prompt: both runs, and the run without forced tokens where some were forced.
+    Before the first step the decoder has been given `n_opening` tokens: <s>, or the prompt."""
 
     trace: Trace
     parallel: Run
     serial: Run
     method: Method
     free: Run | None = None
+    n_opening: int = 1
+
+    @property
+    def written_stream(self) -> Encoding:
+        """The typed text on the stream that the model writes; without one what it wrote itself, or a prompt alone."""
+        return self.trace.streams[self.trace.next_token.stream]
+
+    @property
+    def is_own_text(self) -> bool:
+        """Whether no text was typed, so that the model's own stands for the given one."""
+        return not self.trace.teacher_forced or len(self.written_stream.ids) == self.n_opening
+
+    @property
+    def n_text(self) -> int:
+        """How many tokens of text stand before the first that is written."""
+        return sum(place is not None for place in self.written_stream.offsets[: self.n_opening])
 
     @property
     def n_steps(self) -> int:
@@ -88,7 +111,8 @@ def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, st
         "step": step,
         "steps": story.n_steps,
         "note": note,
-        "source": _json(labels(trace.streams["source"])),
+        "source": _json(source_labels(story, reading)),
+        "prompt": _json(given_row(story, tokenizer)[: story.n_opening - 1]),
         "parallel": _parallel(story, tokenizer),
         "serial": _serial(story, tokenizer),
         "free": _free(story, tokenizer),
@@ -98,13 +122,13 @@ def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, st
         "sampling": story.method.how == "sample",
         "reading": reading.name, "cross": reading.cross_name, "own": bool(reading.own),
         "family": "recurrent" if story.serial.states else "attention", "vectors": _vectors(story),
-        "sourceName": terms.source,
-        "targetName": terms.target,
-        "ownText": not trace.teacher_forced,
+        "sourceName": terms.of(trace.attention[reading.cross].key_stream).text if reading.cross else "",
+        "targetName": terms.of(trace.next_token.stream).text,
+        "ownText": story.is_own_text, "box": terms.label(scope.model.fields[-1].name),
         "vocab": len(trace.next_token.logits[0]),
         "mostEntropy": math.log(len(trace.next_token.logits[0])),
         "work": _work(story, scope),
-        "unforceable": [PAD, START],
+        "unforceable": [scope.config.pad_id, scope.config.start_id],
     }
     arrays = {}
     for name, run in (("parallel", story.parallel), ("serial", story.serial)):
@@ -119,6 +143,11 @@ def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, st
     if story.method.how == "sample":
         arrays["drawn_p"] = drawn_from(story).gather(1, candidates(story.serial)).numpy()
     return pack(header, **arrays)
+
+
+def source_labels(story: Story, reading: Reading) -> list[Label]:
+    """The tokens that the attention beside the decoder's own reads; none where there is no such attention."""
+    return labels(story.trace.axes(story.trace.attention[reading.cross])[1]) if reading.cross else []
 
 
 def _vectors(story: Story) -> list[dict[str, Any]]:
@@ -156,33 +185,40 @@ def _json(names: Sequence[Label]) -> list:
     return [label.as_json() for label in names]
 
 
-def _lane(run: Run, tokenizer: Tokenizer) -> dict[str, Any]:
+def _lane(run: Run, n_text: int, tokenizer: Tokenizer) -> dict[str, Any]:
     names = [
-        _json([token_label(tokenizer, i, first=n == 0) for i in row]) for n, row in enumerate(candidates(run).tolist())
+        _json([token_label(tokenizer, i, first=n == 0) for i in row])
+        for n, row in enumerate(candidates(run).tolist(), start=n_text)
     ]
     return {"n": len(run), "taken": list(run.taken), "candidates": names, "ended": run.ended}
 
 
 def _parallel(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
     """The teacher's lane: what is given, what is read (the same shifted right), what is predicted."""
-    read = labels(story.trace.streams["target"])
+    row = given_row(story, tokenizer)[story.n_opening - 1 :]
     best = story.parallel.log_probs.argmax(-1).tolist()
-    end = token_label(tokenizer, story.parallel.taken[-1])
     return {
-        **_lane(story.parallel, tokenizer),
-        "read": _json(read),
-        "given": _json([*read[1:], end]),
-        "predicted": _json(token_labels(tokenizer, best)),
+        **_lane(story.parallel, story.n_text, tokenizer),
+        "read": _json(row[:-1]),
+        "given": _json(row[1:]),
+        "predicted": _json(token_labels(tokenizer, best, story.n_text)),
         "best": best,
     }
 
 
+def given_row(story: Story, tokenizer: Tokenizer) -> list[Label]:
+    """Labels of what the teacher-forced run reads, with its opening, and of the token it takes last."""
+    typed, n_taken = labels(story.written_stream), len(story.parallel)
+    beyond = story.parallel.taken[len(typed) - story.n_opening :]
+    return [*typed, *token_labels(tokenizer, beyond, len(typed))][: story.n_opening + n_taken]
+
+
 def _serial(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The writer's lane: what was written, and what is read, which is <s> and the same again."""
-    written = token_labels(tokenizer, story.serial.taken)
-    read = [token_label(tokenizer, START), *written[:-1]]
+    """The writer's lane: what was written, and what is read, which is the opening's last token and the same again."""
+    written = token_labels(tokenizer, story.serial.taken, story.n_text)
+    read = [given_row(story, tokenizer)[story.n_opening - 1], *written[:-1]]
     return {
-        **_lane(story.serial, tokenizer),
+        **_lane(story.serial, story.n_text, tokenizer),
         "read": _json(read),
         "written": _json(written),
         "cached": list(story.serial.cached),
@@ -192,18 +228,20 @@ def _serial(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
 def _free(story: Story, tokenizer: Tokenizer) -> dict[str, Any] | None:
     if story.free is None:
         return None
-    return {"written": _json(token_labels(tokenizer, story.free.taken)), "taken": list(story.free.taken)}
+    written = token_labels(tokenizer, story.free.taken, story.n_text)
+    return {"written": _json(written), "taken": list(story.free.taken)}
 
 
 def _work(story: Story, scope: Scope) -> dict[str, Any]:
-    n_source = len(story.trace.streams["source"].ids)
-    count = work(scope.config, n_source, len(story.serial))
-    given = work(scope.config, n_source, len(story.parallel))
+    given_stream = scope.model.fields[0].stream
+    n_source = 0 if scope.model.continues else len(story.trace.streams[given_stream].ids)
+    count = work(scope.config, n_source, len(story.serial), story.n_opening)
+    given = work(scope.config, n_source, len(story.parallel), story.n_opening)
     return {
         "cached": list(count.cached),
         "uncached": list(count.uncached),
         "parallel": given.parallel,
-        "layers": len({site.layer for site in story.trace.attention.values() if site.kind == "decoder_self"}),
+        "layers": len({site.layer for site in writing_sites(story.trace) if site.role == "self"}),
         "source": n_source,
         "state": next((values.shape[1] for name, values in story.serial.states.items() if name == "decoder.states"), 0),
     }

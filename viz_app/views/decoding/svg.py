@@ -4,10 +4,8 @@ from html import escape
 
 from models.decoding.runs import Run
 from models.scope import Scope
-from models.tokenizers.base import START
 from viz_app.drawing.colours import ACCENT, HATCH, PAPER, TEXT, ramp
-from viz_app.drawing.labels import labels
-from viz_app.views.decoding.steps import Reading, Story, candidates, token_label, token_labels
+from viz_app.views.decoding.steps import Reading, Story, candidates, given_row, source_labels, token_label, token_labels
 
 DIFFERS, FRAME = "#D55E00", "#8f96a3"
 PITCH, LEFT, TOP, ROW = 76, 150, 56, 32
@@ -38,12 +36,11 @@ def drawing(story: Story, scope: Scope, reading: Reading, step: int, title: str)
 
 def _rows(story: Story, scope: Scope, step: int) -> Drawn:
     tokenizer = scope.tokenizer
-    read = labels(story.trace.streams["target"])
-    given = [*read[1:], token_label(tokenizer, story.parallel.taken[-1])]
-    best = token_labels(tokenizer, story.parallel.log_probs.argmax(-1).tolist())
-    written = token_labels(tokenizer, story.serial.taken)[: step + 1]
-    rows = [("given text", given), ("decoder reads", read), ("model predicts", best)]
-    rows += [("inference reads", [token_label(tokenizer, START), *written][: len(written)]), ("and writes", written)]
+    row = given_row(story, tokenizer)[story.n_opening - 1 :]
+    best = token_labels(tokenizer, story.parallel.log_probs.argmax(-1).tolist(), story.n_text)
+    written = token_labels(tokenizer, story.serial.taken, story.n_text)[: step + 1]
+    rows = [("given text", row[1:]), ("decoder reads", row[:-1]), ("model predicts", best)]
+    rows += [("inference reads", [row[0], *written][: len(written)]), ("and writes", written)]
     parts, y = [], TOP
     for i, (name, tokens) in enumerate(rows):
         y += 14 if i == 3 else 0
@@ -62,18 +59,20 @@ def _step(x: float, y: float, name: str, run: Run, step: int, story: Story, scop
     ids = candidates(run)[i]
     for token, p in zip(ids.tolist(), run.log_probs[i][ids].exp().tolist(), strict=True):
         y += 18
-        parts.append(_text(x + 84, y, _short(token_label(scope.tokenizer, token, first=i == 0).text), "end"))
+        parts.append(_text(x + 84, y, _short(token_label(scope.tokenizer, token, first=i + story.n_text == 0).text), "end"))
         fill = ACCENT if token == run.taken[i] else HATCH
         parts.append(_box(x + 90, y - 11, max(0.5, 200 * p), 13, fill=fill, title=repr(p)))
         parts.append(_text(x + 296, y, f"{p:.3f}"))
-    own = [_short(token_label(scope.tokenizer, t, first=n == 1).text) for n, t in enumerate(run.read[: i + 1])]
-    source = [_short(label.text) for label in labels(story.trace.streams["source"])]
-    read = (f"{reading.cross_name} to the source", reading.cross, source), ("Self-attention", reading.own, own)
+    opening = given_row(story, scope.tokenizer)[: story.n_opening]
+    own = [*opening, *token_labels(scope.tokenizer, run.read[1 : i + 1], story.n_text)]
+    source = story.trace.attention[reading.cross].key_stream if reading.cross else ""
+    beside = f"{reading.cross_name} to the {source}", reading.cross, source_labels(story, reading)
+    read = beside, ("Self-attention", reading.own, own)
     for what, site, tokens in read:
         if not site:
             continue
         weights = run.weights(site, reading.head)[i].tolist()
-        drawn, y = _chips(x, y + 26, f"{what} ({reading.name})", tokens, weights)
+        drawn, y = _chips(x, y + 26, f"{what} ({reading.name})", [_short(token.text) for token in tokens], weights)
         parts += drawn
     return parts, y
 

@@ -1,7 +1,6 @@
 """What the page Decoding says of training and inference, by what the decoder is made of."""
 
-from models.architectures.seq2seq import Seq2SeqConfig
-from models.trace import Trace
+from models.architectures import Model
 
 QUESTION = "Decoding: what does it do, one token at a time?"
 _ANSWER = (
@@ -13,15 +12,18 @@ _ANSWER_RECURRENT = (
     "In use it writes one token, reads it back, writes the next."
 )
 _WHY = (
-    "**Why training can do all positions at once.** The right text is known beforehand. Shifted right by one it is the decoder's "
-    "input, and {hidden}. **Why inference cannot.** What stands at position i+1 is only known when position i has been "
-    "answered.\n\n**What the cache keeps.** {kept} Kept, each step computes one new position; recomputed, step t computes t of "
+    "**Why training can do all positions at once.** {known}, and {hidden}. **Why inference cannot.** "
+    "What stands at position i+1 is only known when position i has been "
+    "answered.\n\n**What the cache keeps.** {kept} Kept, {step} of "
     "them, so that the rows a whole text sends through the weight matrices grow with the square of its length."
 )
+_SHIFTED = "The right text is known beforehand. Shifted right by one it is the decoder's input"
+_GOES_ON = "The whole text is known beforehand. Each of its tokens is what the position before it should predict"
+_FROM_START = "each step computes one new position; recomputed, step t computes t"
+_FROM_PROMPT = "the first step computes the whole prompt and each later one a single position; recomputed, each computes all"
 _READS_ITSELF = (
     "the look-ahead mask (hatched) hides what a position should predict",
-    "Keys and values of earlier positions never change, because a position never reads what comes after it; those of the source "
-    "are the same at every step.",
+    "Keys and values of earlier positions never change, because a position never reads what comes after it{source}.",
 )
 _READS_THE_SOURCE_ALONE = (
     "each position reads its own token and the source and no other position, so there is nothing to hide",
@@ -43,13 +45,22 @@ def answer(recurrent: bool) -> str:
     return _ANSWER_RECURRENT if recurrent else _ANSWER
 
 
-def why(config: object, trace: Trace) -> str:
+def no_room(n_ctx: int) -> str:
+    """Why nothing is shown of a prompt that is as long as the model's context."""
+    return f"The prompt fills all {n_ctx} tokens that this model can read, so it cannot go on. Take some away to see it write."
+
+
+def why(model: Model) -> str:
     """Why training and inference go as they do, and what is kept between steps, in Markdown."""
-    if not isinstance(config, Seq2SeqConfig):
-        own = any(site.kind == "decoder_self" for site in trace.attention.values())
+    config, kinds = model.config, [kind for kind in model.kinds if kind.query_stream == model.writes]
+    crosses = any(kind.key_stream != model.writes for kind in kinds)
+    if not model.is_recurrent:
+        own = any(kind.key_stream == model.writes for kind in kinds)
         hidden, kept = _READS_ITSELF if own else _READS_THE_SOURCE_ALONE
-        return _WHY.format(hidden=hidden, kept=kept)
-    if config.attention == "none":
+        kept = kept.format(source="; those of the source are the same at every step" if crosses else "")
+        known, step = (_GOES_ON, _FROM_PROMPT) if model.continues else (_SHIFTED, _FROM_START)
+        return _WHY.format(known=known, hidden=hidden, kept=kept, step=step)
+    if not crosses:
         return _WHY_RECURRENT.format(
             align="", before="", n=config.d_hidden, gone="either text",
             kept="; at the start it was made of h(m), where the encoder's reading ended",

@@ -4,7 +4,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 import models
-from models.layers.masks import PADDING
+from models.layers.masks import PADDING, SiteKind
 from models.scope import Scope
 from models.trace import AttentionSite, Trace
 from models.trace.edits import READY_MADE, Edits, MaskChange
@@ -12,7 +12,7 @@ from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import suited
 from viz_app.views.masks import notation, state, text
-from viz_app.views.masks.payloads import Choices, kinds
+from viz_app.views.masks.payloads import Choices, first_site, kinds
 from viz_app.views.masks.state import SECOND, WHICH
 
 _TASK = "masks task"
@@ -25,10 +25,13 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     columns = st.columns([2.2, 1, 1.8, 0.9], gap="small", vertical_alignment="bottom")
     second, problem, shown = _batch(run.scope, *columns[:2])
     slot = columns[2].container(key="masks-note").empty()
-    columns[3].button("Undo all changes", on_click=state.undo, disabled=changes == Edits(), key="masks-undo")
+    everywhere = {"on_click": state.undo, "args": ([*state.kinds(trace)],), "disabled": changes == Edits()}
+    columns[3].button("Undo all changes", **everywhere, key="masks-undo")
     kind, site, head = state.view(trace)
     columns = st.columns([2.4, 0.8, 1.5, 1.8, 1], gap="small", vertical_alignment="bottom")
-    _mask_controls(kind, kinds(trace)[kind], changes.of(kind), *columns[:3])
+    painted = first_site(trace, kind).site_kind
+    own = [layer.name for layer in first_site(trace, kind).mask.layers]
+    _mask_controls(painted, kinds(trace)[painted], changes.of(kind), own, *columns[:3])
     _attention_controls(trace, kind, site, head, *columns[3:])
     return Choices(second, problem, shown, changes, kind, site.name, head), slot
 
@@ -42,7 +45,7 @@ def _batch(scope: Scope, left: DeltaGenerator, right: DeltaGenerator) -> tuple[s
     second = left.text_input(
         "Second text of the batch", live="0ms",
         **url_state.bound(SECOND, default_second(scope) if chosen is None else chosen),
-        help="The shorter of the two is filled up with padding. The target of this one is what the model writes for it.",
+        help=text.second_help(scope.model),
     )
     which = right.segmented_control(
         "Shown", list(WHICH.options), required=True, **url_state.bound(WHICH, url_state.get(WHICH)),
@@ -56,7 +59,7 @@ def _batch(scope: Scope, left: DeltaGenerator, right: DeltaGenerator) -> tuple[s
 def default_second(scope: Scope) -> str:
     """Of the examples this model can read, the next longer one than the first, so that the first is padded."""
     offered = suited(scope)
-    lengths = {text: len(scope.encode(source=text)["source"].ids) for text in offered}
+    lengths = {text: len(scope.given_ids(text)) for text in offered}
     longer = [text for text in offered if lengths[text] > lengths[offered[0]]]
     return min(longer, key=lengths.get) if longer else offered[-1]
 
@@ -64,30 +67,31 @@ def default_second(scope: Scope) -> str:
 def _unreadable(scope: Scope, second: str) -> str:
     try:
         if second.strip():
-            scope.encode(source=second)["source"]
+            scope.given_ids(second)
     except models.InputError as error:
-        return f"{str(error).replace('the source', 'This sentence')}."
+        return f"{str(error).replace(f'the {error.field}', 'This text')}."
     return ""
 
 
 def _mask_controls(
-    kind: str, name: str, change: MaskChange, left: DeltaGenerator, middle: DeltaGenerator, right: DeltaGenerator
-) -> None:
-    """The ready-made mask of this kind, its k, and whether padding is masked."""
-    own = notation.own_choice(kind)
-    ready, k, padded = (name.format(kind) for name in (_READY, _K, _PADDED))
+    kind: SiteKind, name: str, change: MaskChange, own: list[str],
+    left: DeltaGenerator, middle: DeltaGenerator, right: DeltaGenerator,
+) -> None:  # fmt: skip
+    """The ready-made mask of this kind, its k, and whether padding is masked; `own` are the layers of the model's mask."""
+    own_choice = notation.own_choice(kind)
+    ready, k, padded = (name.format(kind.name) for name in (_READY, _K, _PADDED))
     st.session_state[ready], st.session_state[k] = notation.choice(kind, change), change.k
     st.session_state[padded] = PADDING not in change.lifted
 
     def take() -> None:
-        state.choose(kind, st.session_state[ready], st.session_state[k])
+        state.choose(kind, st.session_state[ready], st.session_state[k], own)
 
     left.selectbox(
         f"Ready-made, {name.lower()}", READY_MADE, key=ready, on_change=take,
-        format_func=lambda name: text.ready_label(kind, name, own),
+        format_func=lambda name: text.ready_label(kind, name, own_choice),
     )
     middle.number_input("k", 1, 512, key=k, on_change=take, disabled=change.ready not in ("window", "block-diagonal"))
-    right.toggle("Mask padding", key=padded, on_change=lambda: state.mask_padding(kind, st.session_state[padded]))
+    right.toggle("Mask padding", key=padded, on_change=lambda: state.mask_padding(kind.name, st.session_state[padded]))
 
 
 def _attention_controls(

@@ -8,9 +8,9 @@ from html import escape
 import numpy as np
 
 from viz_app.drawing.colours import HATCH, PAPER, TEXT, ramp
-from viz_app.drawing.labels import Label, labels
+from viz_app.drawing.labels import Label
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.payloads import MaskView, additive, alone, first_site, kinds, token_labels
+from viz_app.views.masks.payloads import MaskView, additive, alone, first_site, given_labels, kinds, token_labels
 
 CELL, LEFT, TOP, GAP = 22, 130, 120, 30
 Colour = Callable[[float], str]
@@ -18,8 +18,8 @@ GAIN, LOSS = "#1b3fae", "#b8420f"     # a weight that grew, a weight that shrank
 
 
 def log_probs_csv(shown: MaskView) -> str:
-    """A row a token of the given target and one for the sum: log-probability before and after, in nats."""
-    tokens = [label.text for label in labels(shown.after.trace.streams["target"])[1:]] + ["[end]"]
+    """A row a token of the given text and one for the sum: log-probability before and after, in nats."""
+    tokens = [label.text for label in given_labels(shown.after.trace)]
     rows = [*zip(tokens, shown.before.log_probs, shown.after.log_probs, strict=True)]
     rows.append(("sum", shown.before.log_prob, shown.after.log_prob))
     return _csv([["token", "before (nats)", "after (nats)"], *([*row] for row in rows)])
@@ -39,19 +39,22 @@ def head_csv(shown: MaskView) -> str:
 
 def everything_npz(shown: MaskView) -> bytes:
     """Masks by kind, layer by layer (True = may attend) and as added to the scores (0 or −∞), the weights of every site
-    before and after, (head, query, key), and the log-probabilities of the given target in nats."""
+    before and after, (head, query, key), the tokens of each stream with their padding, and the log-probabilities of the given
+    text in nats."""
+    axes = {}
+    for site in shown.after.trace.attention.values():
+        axes |= {site.query_stream: site.query_tokens, site.key_stream: site.key_tokens}
     arrays = {
-        "source_tokens": np.array(first_site(shown.after.trace, "cross").key_tokens),
-        "target_tokens": np.array(first_site(shown.after.trace, "cross").query_tokens),
+        **{f"{stream}_tokens": np.array(tokens) for stream, tokens in axes.items()},
         "log_probs.before": np.array(shown.before.log_probs), "log_probs.after": np.array(shown.after.log_probs),
     }
     for when, run in (("before", shown.before), ("after", shown.after)):
         for kind in kinds(run.trace):
-            site = first_site(run.trace, kind)
+            site = first_site(run.trace, kind.name)
             for x in site.mask.layers:
-                arrays[f"{kind}.{when}.layer.{x.name}"] = alone(x, site.q.shape[2], site.k.shape[2]).numpy()
-            arrays[f"{kind}.{when}.allowed"] = site.allowed().numpy()
-            arrays[f"{kind}.{when}.additive"] = additive(site.allowed()).numpy()
+                arrays[f"{kind.name}.{when}.layer.{x.name}"] = alone(x, site.n_query, site.n_key).numpy()
+            arrays[f"{kind.name}.{when}.allowed"] = site.allowed().numpy()
+            arrays[f"{kind.name}.{when}.additive"] = additive(site.allowed()).numpy()
         for name, site in run.trace.attention.items():
             arrays[f"{name}.{when}"] = site.weights().numpy()
     out = io.BytesIO()
@@ -62,12 +65,13 @@ def everything_npz(shown: MaskView) -> bytes:
 def masks_svg(shown: MaskView) -> str:
     """For print, on white: the painted mask, then the head before and after, and the difference."""
     before, after = shown.sites
-    mask = first_site(shown.after.trace, shown.kind).allowed().numpy()
+    painted = first_site(shown.after.trace, shown.kind)
+    mask = painted.allowed().numpy()
     weights = [site.weights(shown.head).numpy() for site in (before, after)]
     change = weights[1] - weights[0]
     scale = max(float(np.abs(change).max()), 1e-9)
     allowed = [site.allowed().numpy() for site in (before, after)]
-    kind_name = kinds(shown.after.trace)[shown.kind].lower()
+    kind_name = kinds(shown.after.trace)[painted.site_kind].lower()
     nothing = np.zeros(mask.shape)
     pictures = [   # title, kind, what is not hatched, values, the colour of a value
         (f"Mask, {kind_name} (hatched = may not be read, −∞)", shown.kind, mask, nothing, lambda _: ramp(0.18)),

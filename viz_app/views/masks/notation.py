@@ -1,7 +1,7 @@
 """A mask change as the page offers it: which ready-made mask, whether padding is masked, which cells are painted; and
 as a short text for the URL.
 
-The text is items joined by "_": "nolook" and "nopad" (layers lifted), "causal", "previous", "window2", "blocks3"
+The text is items joined by "_": "nolook", "nopad" and "nowindow3" (layers lifted), "causal", "previous", "window2", "blocks3"
 (ready-made), and painted rectangles, "f3-5.0" (forbidden: queries 3 to 5, key 0) or "a1.1" (allowed).
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
-from models.layers.masks import LOOK_AHEAD, PADDING
+from models.layers.masks import LOOK_AHEAD, PADDING, SiteKind
 from models.trace.edits import READY_MADE, Cell, MaskChange
 
 LARGEST = 4095          # the last position a cell may name
@@ -20,26 +20,31 @@ _READY = {"causal": "causal", "previous": "previous", "window": "window", "block
 _SPAN = r"(\d{1,4})(?:-(\d{1,4}))?"
 
 
-def own_choice(kind: str) -> str:
+def hides_the_future(kind: SiteKind) -> bool:
+    """Whether the model's own mask is look-ahead: where a decoder reads the stream it stands on."""
+    return kind.stack == "decoder" and kind.role == "self"
+
+
+def own_choice(kind: SiteKind) -> str:
     """The ready-made mask that is the model's own."""
-    return "causal" if kind == "decoder_self" else "none"
+    return "causal" if hides_the_future(kind) else "none"
 
 
-def choice(kind: str, change: MaskChange) -> str:
+def choice(kind: SiteKind, change: MaskChange) -> str:
     """The ready-made mask that is chosen by this change."""
     if change.ready != "none":
         return change.ready
-    return "none" if kind != "decoder_self" or LOOK_AHEAD in change.lifted else "causal"
+    return "none" if not hides_the_future(kind) or LOOK_AHEAD in change.lifted else "causal"
 
 
-def choose(kind: str, change: MaskChange, ready: str, k: int) -> MaskChange:
-    """The same change with another ready-made mask. In the decoder none lifts look-ahead, the others leave it on."""
+def choose(kind: SiteKind, change: MaskChange, ready: str, k: int, own: Iterable[str] = ()) -> MaskChange:
+    """The same change with another ready-made mask. Where the model's own is look-ahead, none lifts that and whatever else
+    but padding is among its `own` layers; the others leave them on."""
     if ready not in READY_MADE:
         raise ValueError(f"a ready-made mask is one of {', '.join(READY_MADE)}, not {ready!r}")
-    lifts = kind == "decoder_self" and ready == "none"
+    lifts = {LOOK_AHEAD, *own} - {PADDING} if hides_the_future(kind) and ready == "none" else set()
     laid_over = ready if ready != own_choice(kind) else "none"
-    lifted = {*change.lifted} - {LOOK_AHEAD} | ({LOOK_AHEAD} if lifts else set())
-    return replace(change, ready=laid_over, k=k, lifted=tuple(sorted(lifted)))
+    return replace(change, ready=laid_over, k=k, lifted=tuple(sorted({*change.lifted} & {PADDING} | lifts)))
 
 
 def mask_padding(change: MaskChange, on: bool) -> MaskChange:
@@ -62,7 +67,7 @@ def painted(change: MaskChange) -> list[list[int]]:
 
 def to_text(change: MaskChange) -> str:
     """The change in a few characters that need no escape in a URL; empty for no change."""
-    items = [_LIFTED[name] for name in change.lifted]
+    items = [_LIFTED.get(name) or f"no{name.replace(' of ', '')}" for name in change.lifted]
     if change.ready != "none":
         items.append(_READY[change.ready] + (str(change.k) if change.ready in ("window", "block-diagonal") else ""))
     for letter, cells in (("f", change.forbidden), ("a", change.opened)):
@@ -77,6 +82,8 @@ def from_text(text: str) -> MaskChange:
     for item in text.split("_"):
         if item in _LIFTED.values():
             change = replace(change, lifted=tuple(sorted({*change.lifted, names[item]})))
+        elif found := re.fullmatch(r"nowindow(\d{1,4})", item):
+            change = replace(change, lifted=tuple(sorted({*change.lifted, MaskChange(ready="window", k=int(found[1])).ready_name})))
         elif found := re.fullmatch(r"(causal|previous)|(?:(window)|blocks)(\d{1,4})", item):
             change = replace(change, ready=names[re.sub(r"\d", "", item)], k=max(1, int(found[3] or change.k)))
         elif found := re.fullmatch(rf"([fa]){_SPAN}\.{_SPAN}", item):

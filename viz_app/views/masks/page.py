@@ -36,7 +36,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGen
         plain(drawn["note masks"], key="note masks")
     with strip:
         plain(drawn["written"], key="written")
-    mask_painter(drawn["mask_painter"], state.paint, state.show_kind)
+    mask_painter(drawn["mask_painter"], _if_there(run, state.paint), _if_there(run, state.show_kind))
     session, (_, view) = live.session(), views(run, choices)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
@@ -44,6 +44,12 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGen
         _downloads(view, lambda: views(session.shown, choices)[1])
     with right:
         ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
+
+
+def _if_there(run: CurrentRun, act: Callable[..., None]) -> Callable[..., None]:
+    """The same for the kinds of attention that this model has; what a browser says of another is left."""
+    kinds = state.kinds(run.trace)
+    return lambda kind, *more: act(kind, *more) if kind in kinds else None
 
 
 def _downloads(view: MaskView, now: Callable[[], MaskView]) -> None:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from models.analysis.checks import Check, check_site
 from models.analysis.masked_comparison import MaskedRun
-from models.layers.masks import DRAWN, Mask, MaskLayer
+from models.layers.masks import DRAWN, Mask, MaskLayer, SiteKind
+from models.scope import Texts
 from models.tokenizers.base import PAD, SPECIALS
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits
@@ -28,6 +29,7 @@ from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.notation import painted
 
 LARGEST_SIDE = 64       # cells a side of a small matrix
+MOST_WRITTEN = 40       # tokens that a model which goes on with a text writes to be compared
 DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
 
 
@@ -70,7 +72,9 @@ class MaskView:
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the page's components show of a run."""
     own, view = views(run, choices)
-    filled = masks_text.batch([len(one.trace.streams["source"].ids) for one in own]) if choices.second else masks_text.ALONE
+    given = run.scope.model.fields[0].stream
+    lengths = [len(one.trace.streams[given].ids) for one in own]
+    filled = masks_text.batch(lengths, given) if choices.second else masks_text.ALONE
     return {
         "note masks": small_print(choices.problem or filled, bad=bool(choices.problem)),
         "written": strip(view.before.trace, run.terms, run.stale),
@@ -89,14 +93,23 @@ def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]
 def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:
     """The batch of both texts under the model's own masks and under the changed ones; one run if nothing is changed."""
     trace, scope, texts = run.trace, run.scope, [choices.second] if choices.second else []
-    target = trace.streams["target"].text if trace.teacher_forced else None
-    pairs = (trace.streams["source"].text, target), *((text, None) for text in texts)
-    drafts = trace.streams["target"].ids[1:], *(cache.written(scope, text) for text in texts)
-    own = cache.masked_runs(scope, pairs, Edits(), drafts)
+    asked, drafts, most = [_asked(run, trace, typed=True), *((text,) for text in texts)], (), MOST_WRITTEN
+    if not scope.model.continues:
+        drafts, most = (trace.streams[scope.model.writes].ids[1:], *(cache.written(scope, text) for text in texts)), None
+    own = cache.masked_runs(scope, tuple(asked), Edits(), drafts, most)
     if choices.changes == Edits():
         return own, own
-    given = tuple((one.trace.streams["source"].text, one.trace.streams["target"]) for one in own)
-    return own, cache.masked_runs(scope, given, choices.changes)
+    return own, cache.masked_runs(scope, tuple(_asked(run, one.trace) for one in own), choices.changes, most=most)
+
+
+def _asked(run: CurrentRun, trace: Trace, typed: bool = False) -> Texts:
+    """What this run read, for the model's fields: each stream in its first field. `typed`: without what the model wrote itself."""
+    model, asked = run.scope.model, []
+    for i, field in enumerate(model.fields):
+        again = field.stream in (earlier.stream for earlier in model.fields[:i])
+        own = typed and field.stream == model.writes and not trace.teacher_forced and not model.continues
+        asked.append(None if again or own else trace.streams[field.stream])
+    return tuple(asked)
 
 
 def first_site(trace: Trace, kind: str) -> AttentionSite:
@@ -104,9 +117,15 @@ def first_site(trace: Trace, kind: str) -> AttentionSite:
     return next(site for site in trace.attention.values() if site.kind == kind)
 
 
-def kinds(trace: Trace) -> dict[str, str]:
+def kinds(trace: Trace) -> dict[SiteKind, str]:
     """The kinds of attention there are, each with its short name."""
-    return {kind: words.kind_short(sites[0]) for kind, sites in by_kind(trace)}
+    return {sites[0].site_kind: words.kind_short(sites[0]) for _, sites in by_kind(trace)}
+
+
+def given_labels(trace: Trace) -> list[Label]:
+    """Of the tokens whose log-probabilities are told: the given text from its second token on, and its end if it has one."""
+    tokens = labels(trace.streams[trace.next_token.stream])[1:]
+    return [*tokens, Label("[end]", "special token </s>", special=True)] if trace.next_token.is_closed else tokens
 
 
 def token_labels(trace: Trace, kind: str) -> tuple[list[Label], list[Label]]:
@@ -137,13 +156,13 @@ def masks(shown: MaskView) -> bytes:
         "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, shown.terms)}",
         "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
         "queryAxis": axes[0], "keyAxis": axes[1],
-        "layers": [_named(shown.kind, x.name) for x in base.layers], "drawn": _named(shown.kind, DRAWN),
+        "layers": [_named(site.site_kind, x.name) for x in base.layers], "drawn": _named(site.site_kind, DRAWN),
         "strip": strip, "effect": effect, "story": story(shown),
     }
     return pack(header, base=_bits(base, n_query, n_key), strip=cells, **effect_arrays)
 
 
-def _named(kind: str, layer: str) -> dict[str, str]:
+def _named(kind: SiteKind, layer: str) -> dict[str, str]:
     return {"name": masks_text.layer(kind, layer), "reason": masks_text.reason(kind, layer)}
 
 
@@ -152,7 +171,7 @@ def story(shown: MaskView) -> list[str]:
     notes = []
     names = kinds(shown.after.trace)
     for kind, name in names.items():
-        site, change = first_site(shown.after.trace, kind), shown.changes.of(kind)
+        site, change = first_site(shown.after.trace, kind.name), shown.changes.of(kind.name)
         notes.append(masks_text.outside(name, change, site.n_query, site.n_key))
         queries, _ = shown.after.trace.axes(site)
         notes.append(masks_text.empty_rows(site, name, [label.text for label in labels(queries)]))
@@ -164,7 +183,7 @@ def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
     k × k cells become one, open if any of them is."""
     blocks, parts, offset = [], [], 0
     for kind in kinds(trace):
-        site = first_site(trace, kind)
+        site = first_site(trace, kind.name)
         n_query, n_key = site.n_query, site.n_key
         k = math.ceil(max(n_query, n_key) / LARGEST_SIDE)
         matrices = [(masks_text.layer(kind, x.name), alone(x, n_query, n_key)) for x in site.mask.layers]
@@ -177,7 +196,7 @@ def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
             parts.append(small.ravel())
             offset += small.size
         blocks.append({
-            "kind": kind, "title": words.kind_title(site), "rows": rows, "cols": cols, "pictures": pictures,
+            "kind": kind.name, "title": words.kind_title(site), "rows": rows, "cols": cols, "pictures": pictures,
         })
     return blocks, np.concatenate(parts)
 
@@ -186,14 +205,14 @@ def _effect(shown: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     before, after = shown.sites
     queries, keys = token_labels(shown.after.trace, after.kind)
     difference = after.weights(shown.head) - before.weights(shown.head)
-    tokens = [*labels(shown.after.trace.streams["target"])[1:], Label("[end]", "special token </s>", special=True)]
     header = {
         "title": shown.title, "site": shown.site, "head": shown.head, "kind": after.kind,
         "file": words.file_name(after, shown.head),
         "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
         "queryAxis": words.axes(after, shown.terms)[0], "keyAxis": words.axes(after, shown.terms)[1],
         "scale": next(s for s in DIFFERENCE_SCALES if float(difference.abs().max()) <= s or s == 1.0),
-        "labels": [label.as_json() for label in tokens],
+        "given": shown.after.trace.next_token.stream.capitalize(),
+        "labels": [label.as_json() for label in given_labels(shown.after.trace)],
         "outputs": [shown.before.output, shown.after.output],
         "sums": [shown.before.log_prob, shown.after.log_prob],
     }

@@ -1,17 +1,17 @@
 """What the page Masks says: layers, reasons, ready-made masks, and what a change did, in words made from numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from models.analysis.masked_comparison import MaskedRun
-from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING
+from models.architectures import Model
+from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, SiteKind
 from models.trace import AttentionSite
 from models.trace.edits import Edits, MaskChange
 from viz_app import words
+from viz_app.views.masks.notation import hides_the_future
 
 QUESTION = "Masks: who may see whom, and why?"
 ANSWER = "Hatched cells may not be read. Click or drag cells: the model runs again at once."
-
-_PADDING_OF = {"encoder_self": "source padding", "decoder_self": "target padding", "cross": "cross padding"}
 
 _RULES = """
 **Two forms of one mask.** Boolean: True where a query may read a key. Additive: 0 there and −∞ elsewhere, added to
@@ -19,7 +19,7 @@ the scores: softmax({formula} + M). Since e^−∞ = 0, a blocked cell gets the 
 
 **What a change holds for.** {held}
 
-**If you edit a sentence,** painted cells keep their positions. Those beyond the new size are clipped off and come back
+**If you edit a text,** painted cells keep their positions. Those beyond the new size are clipped off and come back
 if it grows again; new cells are as the other layers say.
 
 **If a whole row is blocked,** its query reads nothing: all its weights are 0 (not NaN), {then}
@@ -38,15 +38,15 @@ To paint on a mask, choose a model with Bahdanau's alignment, which has one (pad
 def rules(site: AttentionSite, has_stream: bool = True) -> str:
     """What a mask is and does at this kind of attention; `has_stream`: there is a residual stream round it."""
     if words.is_alignment(site):
-        held = "Both sentences, by position: row i is the step that reads token i. A changed step changes the states after it."
+        held = "Both texts, by position: row i is the step that reads token i. A changed step changes the states after it."
         then = "the context is all zeros, and the step goes on with its token and its state alone."
     else:
-        held = "Every layer and head of that kind of attention, and both sentences, by position. "
+        held = "Every layer and head of that kind of attention, and both texts, by position. "
         held += {
-            "encoder_self": "The source is read once, so writing meets the same mask at every step.",
-            "decoder_self": "While writing, a prefix of m tokens meets the top-left m × m part of the mask.",
-            "cross": "While writing, a prefix of m tokens meets the first m rows of the mask.",
-        }[site.kind]
+            ("encoder", "self"): f"The {site.key_stream} is read once, so writing meets the same mask at every step.",
+            ("decoder", "self"): "While writing, a prefix of m tokens meets the top-left m × m part of the mask.",
+            ("decoder", "cross"): "While writing, a prefix of m tokens meets the first m rows of the mask.",
+        }[site.stack, site.role]
         stream = "its residual stream and the bias of W_O" if has_stream else "the bias of W_O"
         then = f"the heads pass on zeros, and the token goes on with {stream} alone."
     return _RULES.format(formula=words.formula(site), held=held, then=then)
@@ -55,66 +55,78 @@ def rules(site: AttentionSite, has_stream: bool = True) -> str:
 ALONE = "No second text: the first runs alone, without padding."
 
 
-def batch(lengths: Sequence[int]) -> str:
-    """Who is filled up with how much padding in a batch of two sources."""
+def second_help(model: Model) -> str:
+    """What a second text is there for."""
+    filled = "The shorter of the two is filled up with padding."
+    return filled if model.continues else f"{filled} The {model.writes} of this one is what the model writes for it."
+
+
+def batch(lengths: Sequence[int], stream: str) -> str:
+    """Who is filled up with how much padding in a batch of two texts, which stand on this stream."""
     first, second = lengths
     if first == second:
-        return f"Both have {first} tokens: no padding in the source."
+        return f"Both have {first} tokens: no padding in the {stream}."
     short = "first" if first < second else "second"
-    return f"{first} and {second} tokens: the {short} source is filled up with {abs(first - second)} × padding."
+    return f"{first} and {second} tokens: the {short} {stream} is filled up with {abs(first - second)} × padding."
 
 
-def layer(kind: str, name: str) -> str:
+def layer(kind: SiteKind, name: str) -> str:
     """A mask layer by its name on this page: padding is told apart by whose it is, and j ≤ i between two texts by what it is."""
     if name == PADDING:
-        return _PADDING_OF[kind]
+        return "cross padding" if _is_between_texts(kind) else f"{kind.key_stream} padding"
     between = {LOOK_AHEAD: "places up to its own", "only the previous": "only the place before"}
-    return between.get(name, name) if kind == "cross" else name
+    return between.get(name, name) if _is_between_texts(kind) else name
 
 
-def reason(kind: str, name: str) -> str:
+def _is_between_texts(kind: SiteKind) -> bool:
+    return kind.query_stream != kind.key_stream
+
+
+def reason(kind: SiteKind, name: str) -> str:
     """Why this layer blocks a cell of this kind of attention, to follow the layer's name."""
-    if kind == "cross" and (said := _between_texts(name)):
-        return said
+    if _is_between_texts(kind) and (explanation := _between_texts(kind, name)):
+        return explanation
     if name.startswith("window"):
         return "the key is further away than that"
     if name.startswith("blocks"):
         return "the key lies in another block"
     return {
         PADDING: "the key only fills the shorter text up; there is nothing to read",
-        LOOK_AHEAD: "the key comes after the query" + "; while writing, it does not exist yet" * (kind == "decoder_self"),
+        LOOK_AHEAD: "the key comes after the query" + "; while writing, it does not exist yet" * hides_the_future(kind),
         "only the previous": "the key is not the one just before the query",
         DRAWN: "you forbade it",
     }.get(name, "")
 
 
-def _between_texts(name: str) -> str:
+def _between_texts(kind: SiteKind, name: str) -> str:
     """The same where query and key stand in two texts, whose places are only counted alike; empty where nothing differs."""
+    key, query = kind.key_stream, kind.query_stream
     if name.startswith("window"):
-        return "its place in the source is further than that from the query's place in the target"
+        return f"its place in the {key} is further than that from the query's place in the {query}"
     if name.startswith("blocks"):
-        return "its place in the source lies in another block than the query's in the target"
+        return f"its place in the {key} lies in another block than the query's in the {query}"
     return {
-        LOOK_AHEAD: "its place in the source is after the query's in the target",
-        "only the previous": "its place in the source is not the one before the query's in the target",
+        LOOK_AHEAD: f"its place in the {key} is after the query's in the {query}",
+        "only the previous": f"its place in the {key} is not the one before the query's in the {query}",
     }.get(name, "")
 
 
-def ready_label(kind: str, name: str, own: str) -> str:
+def ready_label(kind: SiteKind, name: str, own: str) -> str:
     """A ready-made mask, in the list to choose from. Between two texts there is no before and after, only places."""
-    if kind == "cross":
+    if _is_between_texts(kind):
+        key = kind.key_stream
         label = {
-            "none": "none: read everything", "causal": "source places up to its own",
-            "window": "source places at most k from its own", "previous": "only the source place before its own",
-            "block-diagonal": "own block of k source places",
+            "none": "none: read everything", "causal": f"{key} places up to its own",
+            "window": f"{key} places at most k from its own", "previous": f"only the {key} place before its own",
+            "block-diagonal": f"own block of k {key} places",
         }[name]
     else:
         label = {
             "none": "none: read everything", "causal": "causal: itself and before",
-            "window": "window: at most k back" if kind == "decoder_self" else "window: at most k away",
+            "window": "window: at most k back" if hides_the_future(kind) else "window: at most k away",
             "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens",
         }[name]
-        label += ", none ahead" * (kind == "decoder_self" and name == "block-diagonal")
+        label += ", none ahead" * (hides_the_future(kind) and name == "block-diagonal")
     return f"{label} (own)" if name == own else label
 
 
@@ -122,18 +134,16 @@ def site_label(site: AttentionSite) -> str:
     """An attention site in a list."""
     if words.is_alignment(site):
         return "Alignment"
-    side = "Encoder" if site.kind == "encoder_self" else "Decoder"
-    what = "cross" if site.kind == "cross" else "self"
-    return f"{side} {site.layer + 1}, {what}"
+    return f"{site.stack.capitalize()} {site.layer + 1}, {site.role}"
 
 
-def changed(changes: Edits, names: dict[str, str]) -> str:
+def changed(changes: Edits, names: Mapping[SiteKind, str]) -> str:
     """What has been changed, in one line; `names` are those of the kinds there are."""
-    parts = [f"{name}: {said}" for kind, name in names.items() if (said := _change(kind, changes.of(kind)))]
+    parts = [f"{name}: {said}" for kind, name in names.items() if (said := _change(kind, changes.of(kind.name)))]
     return "Changed. " + "; ".join(parts) + "." if parts else "Nothing is changed yet: before and after are the same."
 
 
-def _change(kind: str, change: MaskChange) -> str:
+def _change(kind: SiteKind, change: MaskChange) -> str:
     parts = [f"{layer(kind, name)} lifted" for name in change.lifted]
     parts += [layer(kind, change.ready_name)] if change.ready != "none" else []
     for cells, what in ((change.forbidden, "forbidden"), (change.opened, "allowed")):
@@ -163,39 +173,43 @@ def empty_rows(site: AttentionSite, name: str, tokens: Sequence[str]) -> str:
 
 
 def story(
-    before: MaskedRun, after: MaskedRun, changes: Edits, names: dict[str, str], notes: list[str]
+    before: MaskedRun, after: MaskedRun, changes: Edits, names: Mapping[SiteKind, str], notes: list[str]
 ) -> list[str]:
-    """What was changed and what came of it: what is written, what is said of the given target, what else to know."""
+    """What was changed and what came of it: what is written, what is said of the given text, what else to know."""
     same = after.output_ids == before.output_ids
-    wrote = f"Under these masks the model writes: {after.output or 'nothing'}"
+    writes = "writes" if before.trace.next_token.is_closed else "goes on with"
+    wrote = f"Under these masks the model {writes}: {after.output or 'nothing'}"
     wrote += " (as before)." if same else f" (before: {before.output or 'nothing'})."
-    lines = [changed(changes, names), wrote, effect(before, after), cheat(before, after, changes), *notes]
+    lines = [changed(changes, names), wrote, effect(before, after), cheat(before, after, changes, names), *notes]
     return [line for line in lines if line]
 
 
 def effect(before: MaskedRun, after: MaskedRun) -> str:
-    """What the change did to the given target, in nats."""
+    """What the change did to the given text, in nats."""
     change = after.log_prob - before.log_prob
     said = f"{nats(abs(change))} nats {'likelier' if change > 0 else 'less likely'}"
     if abs(change) < 0.0005:
         said = "as before" if change == 0 else "less than 0.001 apart"
-    given = _short(before.trace.streams["target"].text)
-    return f"Log-probability of the target “{given}”: {nats(before.log_prob)} → {nats(after.log_prob)} nats, {said}."
+    stream = before.trace.next_token.stream
+    given = _short(before.trace.streams[stream].text)
+    return f"Log-probability of the {stream} “{given}”: {nats(before.log_prob)} → {nats(after.log_prob)} nats, {said}."
 
 
-def cheat(before: MaskedRun, after: MaskedRun, changes: Edits) -> str:
-    """When the decoder may see ahead: did that help with the given target, and what does it write; else empty."""
-    if not changes.opens_ahead("decoder_self"):
+def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[SiteKind]) -> str:
+    """When the decoder may see ahead: did that help with the given text, and what does it write; else empty."""
+    ahead = [kind.query_stream for kind in kinds if hides_the_future(kind) and changes.opens_ahead(kind.name)]
+    if not ahead:
         return ""
+    given = f"given {ahead[0]}"
     old, new = (-run.log_prob / len(run.labels) for run in (before, after))
     loss = f"{old:.3f} → {new:.3f} nats a token"
     if abs(new - old) < 0.0005:
-        found = f"That makes no difference to the loss on the given target ({loss})."
+        found = f"That makes no difference to the loss on the {given} ({loss})."
     elif new < old:
-        found = f"The loss on the given target falls ({loss}): what lies ahead helps this model with what it should guess."
+        found = f"The loss on the {given} falls ({loss}): what lies ahead helps this model with what it should guess."
     else:
         found = (
-            f"One might expect a lower loss on the given target; it rises ({loss}): trained with the mask, this model has "
+            f"One might expect a lower loss on the {given}; it rises ({loss}): trained with the mask, this model has "
             "not learned to use what lies ahead."
         )
     comes_out = "stays the same here" if after.output_ids == before.output_ids else "comes out differently"
