@@ -112,7 +112,7 @@ class Scope:
 
     @property
     def task(self) -> str:
-        """ "translation" or "dates"."""
+        """ "translation", "dates" or "language"."""
         return self.training.get("task", "unknown")
 
     @property

@@ -1,14 +1,18 @@
-"""The folder a run writes into: one run at a time, and a new one begins without what an old one left."""
+"""The folder a run writes into: one run at a time, a new one begins without what an old one left, and its state can be resumed."""
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import torch
 from filelock import FileLock, Timeout
 
-from models.checkpoint import FILES, snapshot_path, snapshots
+from models.checkpoint import FILES, CheckpointError, checksum, snapshot_path, snapshots, write_bytes
 
 STATE = "state.pt"
+_MARK = b"\nSHA-256 "   # in state.pt, between what torch saved and the checksum of that
 
 
 @contextmanager
@@ -32,3 +36,24 @@ def clear(folder: Path) -> None:
     """Take away what an old run has left."""
     for path in leftovers(folder):
         path.unlink()
+
+
+def write_state(path: Path, state: dict[str, Any]) -> None:
+    """Write a training state, replaced whole, with its checksum behind it."""
+    content = io.BytesIO()
+    torch.save(state, content)
+    write_bytes(path, content.getvalue() + _MARK + checksum(content.getvalue()).encode())
+
+
+def read_state(path: Path, device: torch.device) -> Any:
+    """What `write_state` wrote; never unpickled. Raises CheckpointError if there is none, or a damaged one."""
+    try:
+        content, mark, claimed = path.read_bytes().rpartition(_MARK)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such file, nothing to resume") from None
+    if not mark or checksum(content).encode() != claimed:
+        raise CheckpointError(f"{path}: not readable as a training state (damaged: its checksum is not that of its content)")
+    try:
+        return torch.load(io.BytesIO(content), map_location=device, weights_only=True)
+    except Exception as error:   # a damaged file raises many kinds
+        raise CheckpointError(f"{path}: not readable as a training state ({error})") from None

@@ -6,7 +6,6 @@ each process takes its share of every batch (DDP), so that the data order is tha
 """
 
 import hashlib
-import io
 import math
 import os
 import random
@@ -25,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
 from models.architectures import Config, Model, build
-from models.checkpoint import CheckpointError, add_to_record, checksum, save_checkpoint, snapshot_path, write_bytes
+from models.checkpoint import CheckpointError, add_to_record, save_checkpoint, snapshot_path, write_bytes
 from models.tasks.base import Task
 from models.training import progress
 from models.training.batches import Batch, Example
@@ -33,12 +32,11 @@ from models.training.evaluation import METRICS, score
 from models.training.likelihood import likelihoods
 from models.training.objectives import label_smoothed_loss
 from models.training.recipe import Recipe, StepRecord, scheduled_rate, snapshot_steps
-from models.training.run_folder import STATE
+from models.training.run_folder import STATE, read_state, write_state
 from models.weights import half_bytes
 
 N_WATCHED = 50      # validation examples whose cross-attention is watched, of every length
 N_EXAMPLES = 5      # held-out sources that a checkpoint brings along to be tried on
-_MARK = b"\nSHA-256 "   # in state.pt, between what torch saved and the checksum of that
 
 
 class Trainer:
@@ -221,23 +219,12 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(), "step": self.step, "seconds": self.seconds, "curve": self.curve,
             "recipe": asdict(self.recipe), "config": asdict(self.model.config), "first_batch": self._first_batch,
         }
-        content = io.BytesIO()
-        torch.save(state, content)
-        write_bytes(self.folder / STATE, content.getvalue() + _MARK + checksum(content.getvalue()).encode())
+        write_state(self.folder / STATE, state)
 
     def resume(self) -> int:
         """Go back to the last saved state; returns its step. Raises CheckpointError if there is none that fits."""
         path = self.folder / STATE
-        try:
-            content, mark, claimed = path.read_bytes().rpartition(_MARK)
-        except FileNotFoundError:
-            raise CheckpointError(f"{path}: no such file, nothing to resume") from None
-        if not mark or checksum(content).encode() != claimed:
-            raise CheckpointError(f"{path}: not readable as a training state (damaged: its checksum is not that of its content)")
-        try:
-            state = torch.load(io.BytesIO(content), map_location=self.device, weights_only=True)
-        except Exception as error:   # a damaged file raises many kinds
-            raise CheckpointError(f"{path}: not readable as a training state ({error})") from None
+        state = read_state(path, self.device)
         self._check_same_run(path, state)
         self.model.load_state_dict(state["model"])
         self.averaged.load_state_dict(state["averaged"])

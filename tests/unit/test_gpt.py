@@ -56,6 +56,13 @@ def test_the_presets_are_the_papers_models():
         assert (c.n_layers, c.n_heads, c.d_model, c.positions, c.activation) == (12, 12, 768, "learned", "gelu tanh")
 
 
+def test_it_is_asked_with_a_text_and_perhaps_what_follows():
+    assert [(f.name, f.stream, f.optional, f.begins, f.ends) for f in GPT.fields] == [
+        ("text", "text", False, True, False), ("continuation", "text", True, False, False),
+    ]  # fmt: skip
+    assert (GPT.streams, GPT.writes, random_gpt().continues) == (("text",), "text", True)
+
+
 def test_no_width_of_the_feed_forward_layer_is_four_times_the_model():
     assert GPTConfig(VOCAB, d_model=7 * 12).d_ff == 4 * 7 * 12
     assert GPTConfig(VOCAB, d_ff=19).d_ff == 19

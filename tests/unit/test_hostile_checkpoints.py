@@ -13,6 +13,7 @@ from small import reversal_trainer
 from models import checkpoint as files
 from models import weights
 from models.architectures.attention_only import AttentionOnlyConfig
+from models.architectures.gpt import GPTConfig
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.architectures.transformer import TransformerConfig
 from models.checkpoint import CheckpointError, load_checkpoint
@@ -105,7 +106,7 @@ def test_every_field_has_its_type_and_its_range(checkpoint, changes, message):
         load_checkpoint(checkpoint)
 
 
-@pytest.mark.parametrize("config", [TransformerConfig, Seq2SeqConfig, AttentionOnlyConfig])
+@pytest.mark.parametrize("config", [TransformerConfig, Seq2SeqConfig, AttentionOnlyConfig, GPTConfig])
 def test_a_configuration_made_in_code_is_checked_too(config):
     for changes in ({"n_ctx": 1}, {"pad_id": 31}, {"vocab_size": 0}):
         with pytest.raises(ValueError, match=f"{next(iter(changes))} must be"):
