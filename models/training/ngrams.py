@@ -1,5 +1,5 @@
-"""Language models that count: interpolated Kneser–Ney smoothing (Chen & Goodman 1999, §2.7 and eq. 17), what a trained model
-has to be better than."""
+"""Language models that count, by Kneser & Ney's smoothing (1995) in its interpolated form (Chen & Goodman 1998): what a trained
+model has to be better than."""
 
 import math
 from collections import Counter, defaultdict
