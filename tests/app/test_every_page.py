@@ -27,10 +27,16 @@ CHECKS = {  # how many are made on each page
     "alignment": {"attention": 3, "task": 3, "inside": 5, "positions": 3, "masks": 5, "decoding": 6, "from-rnn": 3},
     "fixed vector": {"attention": 1, "task": 2, "inside": 1, "positions": 3, "masks": 0, "decoding": 4, "from-rnn": 3},
 }
+LANGUAGE_MODELS = [name for name in models.shipped() if models.load(name, device="cpu").model.continues]
 PICTURE = {
     "attention": "head", "inside": "walk", "positions": "positions-shuffle", "masks": "mask_painter", "decoding": "stepper",
     "from-rnn": "from-rnn-maps", "task": "answers",
 }  # fmt: skip
+
+
+def second_text(app: AppTest) -> str:
+    """The second text of the page Masks."""
+    return app.text_input(key="masks-second").value
 
 
 def page(name: str) -> None:
@@ -50,7 +56,7 @@ def run(checkpoint: str) -> tuple[str, models.Trace]:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("checkpoint", models.shipped())
+@pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if name not in LANGUAGE_MODELS])
 def test_it_shows_this_model(checkpoint, view):
     app = AppTest.from_function(page, args=(view,), default_timeout=120)
     app.query_params["checkpoint"] = checkpoint
@@ -90,3 +96,43 @@ def test_it_shows_this_model(checkpoint, view):
     if view == "from-rnn":
         assert [one["title"] for one in header["maps"]] == ["RNN", "Bidirectional RNN", "CNN, width 3, 3 layers", "Self-attention"]
         assert all(arrays[one["array"]].shape == (n, n) for one in header["maps"])
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("checkpoint", LANGUAGE_MODELS)
+def test_it_shows_this_language_model(checkpoint, view):
+    app = AppTest.from_function(page, args=(view,), default_timeout=120)
+    app.query_params["checkpoint"] = checkpoint
+    app.run()
+    assert not app.exception
+    scope = models.load(checkpoint, device="cpu")
+    text = suited(scope)[0]
+    trace = scope.run(text)
+    assert [box.value for box in app.text_input if box.key in ("text", "continuation")] == [text, ""]
+    assert [box.label for box in app.text_input if box.key in ("text", "continuation")] == ["Text (type here)", "What follows"]
+    assert f"<h1>{QUESTIONS[view]}</h1>" in prose(app)
+    checks = {"attention": 3, "task": 3, "inside": 5, "positions": 0, "masks": 5, "decoding": 5, "from-rnn": 0}[view]
+    assert (prose(app).count("✓"), prose(app).count("✗")) == (checks, 0)
+    written = dict(said(app, "written")["rows"])
+    best = trace.next_token.logits[-1].double().softmax(-1).max()
+    assert (written["source"], written["label-out"]) == (text, f"most likely next, {100 * float(best):.0f} %")
+    if view in ("positions", "from-rnn"):
+        assert "Open **eng-fra**" in prose(app)         # the first section is none for it, and says which model has it
+        return
+    header, arrays = picture(app, PICTURE[view])
+    n = len(trace.streams["text"].ids)
+    if view in ("attention", "inside"):
+        row = header["query"] if view == "inside" else slice(None)
+        weights = trace.attention[header["site"]].weights(header["head"])[row].numpy()
+        shown = weights[header["indices"]] if view == "inside" else weights
+        np.testing.assert_allclose(arrays["weights"], shown, atol=1e-6)
+    if view == "task":
+        expected = trace.next_token.logits.double().softmax(-1)[range(n - 1), list(trace.streams["text"].ids[1:])]
+        np.testing.assert_allclose(arrays["probability"], expected, rtol=1e-4, atol=1e-7)
+    if view == "masks":
+        assert not arrays["difference"].any()
+        longest = max(len(scope.given_ids(other)) for other in (text, second_text(app)))
+        assert arrays["base"].shape == (longest, longest)        # both texts stand in one batch
+    if view == "decoding":
+        taken = header["serial"]["taken"]
+        assert taken == list(scope.write(text, max_new=len(taken)).ids)

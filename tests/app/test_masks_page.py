@@ -283,7 +283,8 @@ CELLS = some.lists(some.tuples(some.integers(0, 12), some.integers(0, 12), some.
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])      # on a busy machine it is slow
 @given(CELLS, some.sampled_from(KINDS), some.sampled_from(READY_MADE), some.integers(1, 40), some.booleans())
 def test_a_change_goes_through_the_url_unharmed(cells: list, kind: str, ready: str, k: int, padded: bool) -> None:
-    change = masks_notation.mask_padding(masks_notation.choose(KIND[kind], masks_notation.paint(MaskChange(), cells), ready, k), padded)
+    drawn = masks_notation.paint(MaskChange(), cells)
+    change = masks_notation.mask_padding(masks_notation.choose(KIND[kind], drawn, ready, k), padded)
     found = masks_notation.from_text(masks_notation.to_text(change))
     assert (found.lifted, found.ready, found.forbidden, found.opened) == (
         change.lifted, change.ready, change.forbidden, change.opened,

@@ -102,7 +102,8 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
         "step": 2, "steps": max(4, n), "note": "A note.", "diverges": diverges, "forced": [1, 3], "how": "greedy",
         "sampling": False,
         "reading": "decoder layer 2, head 3", "cross": "Cross-attention", "own": True, "family": "attention", "vectors": [],
-        "sourceName": "the English sentence", "targetName": "the French so far", "ownText": False, "box": "French sentence", "prompt": [], "vocab": 11,
+        "sourceName": "the English sentence", "targetName": "the French so far", "ownText": False,
+        "box": "French sentence", "prompt": [], "vocab": 11,
         "mostEntropy": pytest.approx(math.log(11)), "unforceable": [0, 1],
         "work": {"cached": list(count.cached), "uncached": list(count.uncached), "layers": 2, "source": 6, "state": 0,
                  "parallel": models.analysis.multiply_adds.work(scope.config, 6, 4).parallel},
@@ -178,7 +179,8 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
     step, rank = 4, 2
     node = steps[step].kept[rank]
     run = decoding_runs.along(scope.model, trace.streams["source"].ids, node.tokens)
-    header, arrays = unpack(decoding_beam.beam_tree(steps, (step, rank), run, Story(trace, decoding_runs.of_trace(trace), run, Method()), scope, reading(trace, 1, 3), TERMS, 0.6))
+    both = Story(trace, decoding_runs.of_trace(trace), run, Method())
+    header, arrays = unpack(decoding_beam.beam_tree(steps, (step, rank), run, both, scope, reading(trace, 1, 3), TERMS, 0.6))
     best = steps[-1].kept[0].tokens
     for i, column in enumerate(header["steps"]):
         assert len(column) == len(steps[i].kept)
@@ -240,7 +242,8 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
     steps = BeamStep(0, (kept[0],)), BeamStep(1, (kept[1],))
     for i, node in enumerate(((0, 0), (1, 0))):
         run = decoding_runs.along(model, trace.streams["source"].ids, steps[i].kept[0].tokens)
-        header, arrays = unpack(decoding_beam.beam_tree(steps, node, run, Story(trace, decoding_runs.of_trace(trace), run, Method()), scope, reading(trace), TERMS, 0.6))
+        both = Story(trace, decoding_runs.of_trace(trace), run, Method())
+        header, arrays = unpack(decoding_beam.beam_tree(steps, node, run, both, scope, reading(trace), TERMS, 0.6))
         assert [column[0]["label"][0] for column in header["steps"]] == ["book", "·book"]
         assert header["token"][0] == ("·book" if i else "book")
         assert [label[0] for label in header["read"]] == ["[start]", "book"][: 1 + i]

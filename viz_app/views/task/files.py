@@ -17,7 +17,8 @@ def table_csv(shown: Answer) -> str:
     writer = csv.writer(out)
     writer.writerow(COLUMNS)
     expected, model = shown.expected, shown.run.trace.model
-    entropies, numbers = expected.entropy.numpy(), (expected.probability.numpy(), expected.surprisal.numpy(), expected.rank.tolist())
+    entropies = expected.entropy.numpy()
+    numbers = expected.probability.numpy(), expected.surprisal.numpy(), expected.rank.tolist()
     named = list(zip(shown.following, *numbers, strict=True))
     for i, token in enumerate(shown.read):
         following = [""] * 4

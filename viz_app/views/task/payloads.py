@@ -170,9 +170,10 @@ def distribution(shown: Answer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     listed = ids if mine is None or mine in ids else [*ids, mine]
     p = output.log_probs[i, listed].exp()
     before, special = shown.read[i].text, shown.read[i].special
+    names = [token_label(shown.tokenizer, one, first=output.is_closed and i == 0).as_json() for one in listed]
     header = {
         "title": text.answer_title(before, special),
-        "rows": [[one, token_label(shown.tokenizer, one, first=output.is_closed and i == 0).as_json(), shown.mark * (one == mine)] for one in listed],
+        "rows": [[one, name, shown.mark * (one == mine)] for one, name in zip(listed, names, strict=True)],
         "fact": text.UNKNOWN if mine is None else text.fact(
             shown.following[i].text, float(expected.probability[i]), float(expected.surprisal[i]), int(expected.rank[i]),
             output.logits.shape[1], shown.mark,
