@@ -15,6 +15,7 @@ from drawn import letters
 import models
 from models.analysis.checks import Check
 from models.architectures.encoder_decoder import ENCODER_SELF
+from models.architectures.gpt import SELF
 from models.scope import Scope
 from models.trace import Trace
 from models.trace.edits import Edits, MaskChange
@@ -251,6 +252,35 @@ def test_only_kinds_that_there_are_can_be_changed(session: Session) -> None:
     trace = letters("recurrent", n_ctx=13).run("ab", "b")
     found = session.run(lambda: masks_state.changes(trace), encoder_mask="causal", cross_mask="f0.1")
     assert found == Edits.of_kinds(cross=MaskChange(forbidden=((0, 1),)))
+
+
+def test_a_language_models_one_mask_has_an_address_of_its_own(session: Session) -> None:
+    trace = letters("gpt", n_ctx=13).run("abc")
+    changes = partial(masks_state.changes, trace)
+    found = session.run(changes, self_mask="window2", decoder_mask="nolook")
+    assert found == Edits.of_kinds(self=MaskChange(ready="window", k=2))
+    masks_state.paint("self", [(2, 1, 0)])
+    masks_state.choose(SELF, "none", 2, ["padding", "look-ahead", "window of 5"])
+    assert session.run(changes) == Edits.of_kinds(self=MaskChange(("look-ahead", "window of 5"), forbidden=((2, 1),)))
+    assert session.says == {"self-mask": "nolook_nowindow5_f2.1"}
+    masks_state.undo(["self"])
+    assert session.run(changes) == Edits()
+
+
+def test_a_kind_of_attention_to_come_has_the_address_of_its_name(session: Session) -> None:
+    assert masks_state.changes_of("two_stream").name == "two-stream-mask"
+    assert masks_state.changes_of("two_stream") is masks_state.changes_of("two_stream")
+
+
+@pytest.mark.parametrize(("family", "asked", "kind"), [
+    ("gpt", "", "self"), ("gpt", "cross", "self"), ("gpt", "self", "self"), ("transformer", "", "decoder_self"),
+    ("transformer", "cross", "cross"), ("transformer", "self", "decoder_self"), ("recurrent", "", "cross"),
+])  # fmt: skip
+def test_the_kind_that_is_painted_is_one_the_model_has(session: Session, family: str, asked: str, kind: str) -> None:
+    scope = letters(family, n_ctx=13)
+    trace = scope.run("abc") if family == "gpt" else scope.run("ab", "b")
+    painted, site, _ = session.run(lambda: masks_state.view(trace), mask=asked)
+    assert (painted, site.kind) == (kind, kind)
 
 
 # stand-ins and texts to start from

@@ -1,0 +1,187 @@
+"""The Masks page of a language model: painted and ready-made masks of its one kind of attention, against plain forward passes
+under masks made by hand."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+import torch
+from drawn import letters
+
+from models.analysis.masked_comparison import run_masked
+from models.architectures.gpt import SELF
+from models.architectures.transformer import Transformer
+from models.layers.masks import LOOK_AHEAD, PADDING, Mask, MaskLayer
+from models.scope import Scope
+from models.trace.edits import READY_MADE, Edits, MaskChange
+from viz_app.drawing.payload import unpack
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.masks import files as masks_files
+from viz_app.views.masks import notation as masks_notation
+from viz_app.views.masks import payloads as masks_payloads
+from viz_app.views.masks import text as masks_text
+from viz_app.views.masks.payloads import Choices, MaskView
+
+NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]      # of the vocabulary, by id
+FIRST, FOLLOWS, SECOND = "abcab", "edc", "bad"
+IDS = {text: [1, *(NAMES.index(letter) for letter in text)] for text in (FIRST, FIRST + FOLLOWS, SECOND)}
+OWN, HEAD, N_CTX = "decoder.layers.1.self_attn", 2, 17
+WINDOW, PAINTED = MaskChange(ready="window", k=2), MaskChange(forbidden=((3, 0), (3, 1)), opened=((1, 2),))
+LIFTED = MaskChange(lifted=(LOOK_AHEAD,))
+
+
+@pytest.fixture(scope="module")
+def scope() -> Scope:
+    return letters("gpt", n_ctx=N_CTX)
+
+
+def viewed(scope: Scope, change: MaskChange, shown: int = 0, continuation: str | None = FOLLOWS) -> MaskView:
+    run = CurrentRun(scope, scope.run(FIRST, continuation))
+    return masks_payloads.views(run, Choices(SECOND, "", shown, Edits.of_kinds(self=change), "self", OWN, HEAD))[1]
+
+
+def by_hand(n: int, change: MaskChange) -> torch.Tensor:
+    """(n, n) bool: what may be read, cell by cell."""
+    allowed = torch.zeros(n, n, dtype=torch.bool)
+    for q in range(n):
+        for k in range(n):
+            allowed[q, k] = (k <= q or change == LIFTED) and (change != WINDOW or abs(q - k) <= 2)
+            if change == PAINTED:
+                allowed[q, k] = ((k <= q) or (q, k) == (1, 2)) and not (q == 3 and k < 2)
+    return allowed
+
+
+def log_probs(scope: Scope, ids: list[int], change: MaskChange) -> torch.Tensor:
+    """(n, vocab): of the token after each position, with that mask given to the model as its own."""
+    mask = Mask([MaskLayer("by hand", by_hand(len(ids), change)[None, None])])
+    with torch.no_grad():
+        return scope.model(torch.tensor([ids]), {"self": mask})[0].log_softmax(-1)
+
+
+@pytest.mark.parametrize("change", [MaskChange(), WINDOW, PAINTED, LIFTED], ids=["own", "window", "painted", "lifted"])
+@pytest.mark.parametrize(("shown", "text"), [(0, FIRST + FOLLOWS), (1, SECOND)])
+def test_a_changed_run_is_the_run_with_that_mask_by_hand(scope: Scope, change: MaskChange, shown: int, text: str) -> None:
+    view, ids = viewed(scope, change, shown), IDS[text]
+    for run, mask in ((view.before, MaskChange()), (view.after, change)):
+        expected = log_probs(scope, ids, mask)[range(len(ids) - 1), ids[1:]]
+        assert run.labels == tuple(ids[1:])
+        torch.testing.assert_close(torch.tensor(run.log_probs), expected, atol=1e-4, rtol=1e-4)
+        assert run.log_prob == pytest.approx(float(expected.sum()), abs=1e-4)
+        written = list(ids)
+        while len(written) < N_CTX and written[-1] != 2:
+            written.append(int(log_probs(scope, written, mask)[-1].argmax()))
+        assert list(run.output_ids) == written[len(ids) :]
+    header, arrays = unpack(masks_payloads.masks(view))
+    n = len(IDS[FIRST + FOLLOWS])
+    allowed = by_hand(n, change)
+    allowed[:, len(ids) :] = False
+    np.testing.assert_array_equal(arrays["blockedAfter"].reshape(n, n), ~allowed.numpy())
+    assert header["effect"]["sums"] == [pytest.approx(view.before.log_prob), pytest.approx(view.after.log_prob)]
+
+
+def test_what_the_painter_is_told(scope: Scope) -> None:
+    header, _ = unpack(masks_payloads.masks(viewed(scope, WINDOW, shown=1)))
+    row = ["[start]", *SECOND, *["[padding]"] * 5]
+    assert [label[0] for label in header["queries"]] == [label[0] for label in header["keys"]] == row
+    assert (header["kind"], header["title"]) == ("self", "Decoder masked self-attention: the text reads itself")
+    assert (header["queryAxis"], header["keyAxis"]) == ("who reads (query): the text", "what is read (key): the text")
+    assert header["layers"] == [
+        {"name": "text padding", "reason": "the key only fills the shorter text up; there is nothing to read"},
+        {"name": "look-ahead", "reason": "the key comes after the query; while writing, it does not exist yet"},
+        {"name": "window of 2", "reason": "the key is further away than that"},
+    ]
+    (block,) = header["strip"]
+    assert (block["kind"], block["rows"], block["cols"]) == ("self", 9, 9)
+    blocked = {picture["name"]: picture["blocked"] for picture in block["pictures"]}
+    assert blocked == {"text padding": 45, "look-ahead": 36, "window of 2": 42, "all together": 81 - (1 + 2 + 3 + 3 + 2 + 1)}
+    assert (header["effect"]["kind"], header["effect"]["given"]) == ("self", "Text")
+    assert [label[0] for label in header["effect"]["labels"]] == [*SECOND]      # no [end]: a text goes on
+
+
+def test_the_story_is_of_the_text_and_of_how_it_goes_on(scope: Scope) -> None:
+    view = viewed(scope, LIFTED)
+    changed, wrote, effect, cheat = masks_payloads.story(view)
+    assert changed.startswith("Changed. ")
+    assert changed.endswith("look-ahead lifted.")
+    assert wrote.startswith(f"Under these masks the model goes on with: {view.after.output}")
+    assert effect.startswith(f"Log-probability of the text “{FIRST}{FOLLOWS}”: ")
+    old, new = (-run.log_prob / 8 for run in (view.before, view.after))
+    assert f"{old:.3f} → {new:.3f} nats a token" in cheat
+    assert ("falls" in cheat, "rises" in cheat) == (new < old, new > old)
+    assert "loss on the given text" in cheat
+    for line in (changed, wrote, effect, cheat):
+        assert "target" not in line
+        assert "source" not in line
+    assert len(masks_payloads.story(viewed(scope, WINDOW))) == 3
+
+
+def test_the_checks_pass_and_would_not_if_a_painted_cell_had_weight(scope: Scope) -> None:
+    view = viewed(scope, PAINTED)
+    assert [check.passed for check in masks_payloads.checks(view)] == [True, True]
+    unpainted = MaskView(view.before, view.before, view.changes, "self", OWN, HEAD, view.terms)
+    assert [check.passed for check in masks_payloads.checks(unpainted)] == [True, False]
+
+
+def test_files_are_of_the_text(scope: Scope) -> None:
+    view = viewed(scope, WINDOW)
+    table = list(csv.reader(io.StringIO(masks_files.log_probs_csv(view))))
+    assert [row[0] for row in table] == ["token", *FIRST, *FOLLOWS, "sum"]
+    held = np.load(io.BytesIO(masks_files.everything_npz(view)))
+    assert held["text_tokens"].tolist() == ["<s>", *FIRST, *FOLLOWS]
+    assert {name for name in held if name.endswith("_tokens")} == {"text_tokens"}
+    np.testing.assert_array_equal(held["self.after.allowed"], by_hand(9, WINDOW).numpy())
+    assert "Mask, decoder self" in masks_files.masks_svg(view)
+
+
+def test_a_text_that_fills_the_context_is_not_gone_on_with(scope: Scope) -> None:
+    (full,) = run_masked(scope, [("a" * (N_CTX - 1),)])
+    assert (full.output, full.output_ids) == ("", ())
+    forty = [run_masked(scope, [(FIRST,)], most=n)[0].output_ids for n in (3, None)]
+    assert len(forty[0]) == min(3, len(forty[1]))
+    assert forty[0] == forty[1][:3]
+
+
+# words
+
+
+def test_a_second_text_is_filled_up_by_the_name_of_its_stream(scope: Scope) -> None:
+    assert masks_text.batch((5, 3), "text") == "5 and 3 tokens: the second text is filled up with 2 × padding."
+    assert masks_text.batch((5, 5), "text") == "Both have 5 tokens: no padding in the text."
+    filled = "The shorter of the two is filled up with padding."
+    assert masks_text.second_help(scope.model) == filled
+    assert masks_text.second_help(letters().model) == f"{filled} The target of this one is what the model writes for it."
+
+
+def test_rules_and_names_of_its_one_kind(scope: Scope) -> None:
+    site = scope.run(FIRST).attention[OWN]
+    assert "both texts, by position. While writing, a prefix of m tokens meets the top-left m × m part" in masks_text.rules(site)
+    assert masks_text.site_label(site) == "Decoder 2, self"
+    assert masks_text.layer(SELF, PADDING) == "text padding"
+    assert {name: masks_text.ready_label(SELF, name, "causal") for name in READY_MADE} == {
+        "none": "none: read everything", "causal": "causal: itself and before (own)", "window": "window: at most k back",
+        "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens, none ahead",
+    }  # fmt: skip
+    assert masks_payloads.kinds(scope.run(FIRST)) == {SELF: "Decoder self"}
+
+
+def test_only_a_decoder_that_reads_its_own_stream_hides_the_future() -> None:
+    assert masks_notation.hides_the_future(SELF)
+    assert [masks_notation.hides_the_future(kind) for kind in Transformer.kinds] == [False, True, False]
+
+
+# a model with a window of its own
+
+
+def test_reading_everything_lifts_the_models_own_window_too() -> None:
+    windowed = letters("gpt", n_ctx=N_CTX, window=3)
+    own = [layer.name for layer in windowed.run(FIRST).attention[OWN].mask.layers]
+    everything = masks_notation.choose(SELF, MaskChange((PADDING,)), "none", 2, own)
+    assert everything == MaskChange((LOOK_AHEAD, PADDING, "window of 3"))
+    (run,) = run_masked(windowed, [(FIRST,)], Edits.of_kinds(self=everything))
+    assert run.trace.attention[OWN].allowed().all()
+    assert masks_notation.to_text(everything) == "nolook_nopad_nowindow3"
+    assert masks_notation.from_text("nolook_nopad_nowindow3") == everything
+    assert masks_notation.choice(SELF, everything) == "none"
+    assert masks_notation.choose(SELF, everything, "causal", 2, own) == MaskChange((PADDING,))
+    assert masks_notation.choose(SELF, everything, "window", 1, own) == MaskChange((PADDING,), "window", 1)
