@@ -49,7 +49,7 @@ class Answers {
       box.dataset.state = open ? "open" : "masked";
       box.dataset.weight = open ? exact(weight) : "";
       box.children[0].textContent = shorten(label[0], 18);
-      box.children[1].textContent = open ? weight.toFixed(2) : " ";
+      box.children[1].textContent = open ? weight.toFixed(2) : "\u00a0";
       if (open) paint(box, weight, theme);
       else box.style.background = box.style.color = "";
       box.title = open ? `${label[0]}: weight ${exact(weight)}${label[1] ? `; ${label[1]}` : ""}` : `${label[0]}: masked (${reading.blocked[k].join(", ")})`;

@@ -169,11 +169,10 @@ def distribution(shown: Answer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     ids, mine = best.indices.tolist(), output.labels[i] if i < len(output.labels) else None
     listed = ids if mine is None or mine in ids else [*ids, mine]
     p = output.log_probs[i, listed].exp()
-    before, special = shown.read[i].text, shown.read[i].special
-    names = [token_label(shown.tokenizer, one, first=output.is_closed and i == 0).as_json() for one in listed]
+    named = [token_label(shown.tokenizer, one, first=output.is_closed and i == 0).as_json() for one in listed]
     header = {
-        "title": text.answer_title(before, special),
-        "rows": [[one, name, shown.mark * (one == mine)] for one, name in zip(listed, names, strict=True)],
+        "title": text.answer_title(shown.read[i].text, shown.read[i].special),
+        "rows": [[one, label, shown.mark * (one == mine)] for one, label in zip(listed, named, strict=True)],
         "fact": text.UNKNOWN if mine is None else text.fact(
             shown.following[i].text, float(expected.probability[i]), float(expected.surprisal[i]), int(expected.rank[i]),
             output.logits.shape[1], shown.mark,

@@ -26,10 +26,11 @@ makes them probabilities. Its attention row says what one head read for that.
 
 
 def purpose(terms: words.Terms, output: NextToken, training: dict[str, Any]) -> str:
-    """What the model is for, and how good it is at that if its record says so."""
+    """What the model is for, and how good it is at that if its record says so: the first of its scores."""
     does = terms.purpose or (ANSWERS if output.is_closed else CONTINUES)
-    scores = training.get("scores")
-    measured = words.measured(scores) if isinstance(scores, dict) else ""
+    scores = found if isinstance(found := training.get("scores"), dict) else {}
+    first = [name for name in scores if name != "cases"][:1]
+    measured = words.measured({name: scores[name] for name in (*first, "cases") if name in scores})
     return f"This model {does}.{f' {measured[:1].upper()}{measured[1:]}.' if measured else ''}"
 
 

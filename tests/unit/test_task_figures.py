@@ -1,0 +1,361 @@
+"""The page Task's numbers and sentences: what is shown equals a softmax worked out by hand in float64 from the logits."""
+
+import csv
+import io
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from drawn import letters
+
+from models.analysis.expectations import check_expectations, expectations
+from models.scope import Scope
+from models.trace.outputs import NextToken
+from viz_app import words
+from viz_app.drawing.payload import unpack
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.url_state import Focus
+from viz_app.views.task import files, payloads, text
+from viz_app.views.task.payloads import Choices, answer, answering
+
+TEXT = "abcab=d"
+CROSS, SELF, ENCODER = "decoder.layers.1.cross_attn", "decoder.layers.0.self_attn", "encoder.layers.0.self_attn"
+GPT_SELF = "decoder.layers.1.self_attn"
+SHARPEST = Focus()
+SPECIAL = {"<s>": "[start]", "</s>": "[end]", "<pad>": "[padding]", "<unk>": "[unknown]"}
+
+
+@pytest.fixture(scope="module")
+def gpt() -> Scope:
+    return letters("gpt")
+
+
+@pytest.fixture(scope="module")
+def transformer() -> Scope:
+    return letters()
+
+
+def of(
+    scope: Scope, *texts: str, position: int | None = None, focus: Focus = SHARPEST
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What the component is sent of a run."""
+    drawn = payloads.next_token(run := CurrentRun(scope, scope.run(*texts)), run.trace.next_token, Choices(position, focus))
+    return unpack(drawn["answers"])
+
+
+def softmax(scope: Scope, *texts: str) -> np.ndarray:
+    """(position, vocab) in float64, from the logits alone."""
+    logits = scope.run(*texts).next_token.logits.double().numpy()
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def name(scope: Scope, token: int) -> str:
+    said = scope.tokenizer.token(token)
+    return SPECIAL.get(said, said)
+
+
+# the numbers
+
+
+def test_each_label_is_the_token_after_and_its_numbers_are_those_of_a_softmax_by_hand(gpt: Scope) -> None:
+    trace, p = gpt.run(TEXT), softmax(gpt, TEXT)
+    found, ids = expectations(trace.next_token), trace.streams["text"].ids
+    assert len(ids) == len(TEXT) + 1 == len(found.entropy) == len(found.rank) + 1
+    for i, follows in enumerate(ids[1:]):
+        assert float(found.probability[i]) == pytest.approx(p[i, follows], rel=1e-5)
+        assert float(found.surprisal[i]) == pytest.approx(-math.log2(p[i, follows]), rel=1e-5)
+        assert int(found.rank[i]) == sorted(p[i], reverse=True).index(p[i, follows]) + 1
+    np.testing.assert_allclose(found.entropy, -(p * np.log2(p)).sum(-1), rtol=1e-5)
+    bits = [-math.log2(p[i, follows]) for i, follows in enumerate(ids[1:])]
+    assert found.mean_surprisal == pytest.approx(sum(bits) / len(bits), rel=1e-5)
+    assert found.perplexity == pytest.approx(np.prod([p[i, t] for i, t in enumerate(ids[1:])]) ** (-1 / len(bits)), rel=1e-5)
+
+
+def output(logits: list[list[float]], *labels: int) -> NextToken:
+    return NextToken("text", labels, torch.tensor(logits), ())
+
+
+def test_figures_that_can_be_worked_out_in_the_head() -> None:
+    """p = 1/2, 1/4, 1/8, 1/8; then all alike; then certain."""
+    ln2 = math.log(2)
+    certain = [0.0, -math.inf, -math.inf, -math.inf]
+    found = expectations(output([[3 * ln2, 2 * ln2, ln2, ln2], [5.0] * 4, certain], 1, 2))
+    assert found.surprisal.tolist() == pytest.approx([2, 2])
+    assert found.probability.tolist() == pytest.approx([0.25, 0.25])
+    assert found.rank.tolist() == [2, 1]
+    assert found.entropy.tolist() == pytest.approx([1.75, 2, 0], abs=1e-6)
+    assert (found.mean_surprisal, found.perplexity) == pytest.approx((2, 4))
+    impossible = expectations(output([certain], 3))
+    assert (impossible.mean_surprisal, impossible.perplexity) == (math.inf, math.inf)
+    assert impossible.rank.tolist() == [2]
+
+
+def test_a_long_text_is_worked_out_in_slices_like_a_short_one(monkeypatch: pytest.MonkeyPatch, gpt: Scope) -> None:
+    trace = gpt.run(TEXT * 3)
+    whole = expectations(trace.next_token), check_expectations(trace.next_token)
+    monkeypatch.setattr("models.analysis.expectations.CELLS", 3 * gpt.config.vocab_size)
+    sliced = expectations(trace.next_token), check_expectations(trace.next_token)
+    for part in ("rank", "entropy", "probability", "surprisal"):
+        torch.testing.assert_close(getattr(sliced[0], part), getattr(whole[0], part))
+    assert [check.value for check in sliced[1]] == [check.value for check in whole[1]]
+
+
+def test_a_text_of_which_nothing_follows_has_no_surprisal() -> None:
+    found = expectations(output([[1.0, 2.0, 3.0]]))
+    assert (found.rank.tolist(), found.surprisal.tolist(), len(found.entropy)) == ([], [], 1)
+    assert math.isnan(found.mean_surprisal)
+    assert all(check.passed for check in check_expectations(output([[1.0, 2.0, 3.0]])))
+    assert text.summary(found) == "Nothing follows anything yet: there is no token to be surprised by."
+
+
+def test_the_checks_pass_and_fail_where_something_is_wrong(gpt: Scope) -> None:
+    right = gpt.run(TEXT).next_token
+    assert [check.passed for check in check_expectations(right)] == [True, True]
+    in_nats = replace(right)
+    object.__setattr__(in_nats, "surprisal", right.surprisal * math.log(2))
+    assert [check.passed for check in check_expectations(in_nats)] == [True, False]
+    raised = replace(right)
+    vars(raised)["log_probs"] = right.log_probs + torch.tensor([[0.0]] * len(TEXT) + [[1e-3]])      # of the last position alone
+    assert [check.passed for check in check_expectations(raised)] == [False, True]
+    shifted = replace(right, labels=(*right.labels[1:], right.labels[0]))
+    vars(shifted)["surprisal"] = right.surprisal
+    assert [check.passed for check in check_expectations(shifted)] == [True, False]
+
+
+# what the component is sent
+
+
+def test_along_a_text_the_places_are_its_tokens_and_one_that_is_not_known(gpt: Scope) -> None:
+    header, arrays = of(gpt, TEXT)
+    p, ids = softmax(gpt, TEXT), gpt.run(TEXT).streams["text"].ids
+    assert header["kind"] == "surprisal"
+    assert header["opening"][0] == "[start]"
+    assert [place and place[0] for place in header["places"]] == [*TEXT, None]
+    assert header["position"] == len(TEXT)
+    assert header["most"] == pytest.approx(math.log2(gpt.config.vocab_size))
+    assert arrays["surprisal"].tolist() == pytest.approx([-math.log2(p[i, t]) for i, t in enumerate(ids[1:])], rel=1e-5)
+    assert header["answer"]["fact"] == text.UNKNOWN
+    assert not any(mark for _, _, mark in header["answer"]["rows"])
+    assert header["alternatives"] == []
+    assert header["title"] == "How surprising each token of the text is, given what stands before it"
+
+
+@pytest.mark.parametrize("position", range(len(TEXT)))
+def test_the_distribution_at_a_position_is_its_softmax_sorted(gpt: Scope, position: int) -> None:
+    header, arrays = of(gpt, TEXT, position=position)
+    p, ids = softmax(gpt, TEXT)[position], gpt.run(TEXT).streams["text"].ids
+    rows, order = header["answer"]["rows"], np.argsort(-p, kind="stable").tolist()
+    assert [row[0] for row in rows[:10]] == order[:10]
+    np.testing.assert_allclose(arrays["p"], p[[row[0] for row in rows]], rtol=1e-5)
+    assert arrays["ranks"].tolist() == [order.index(row[0]) + 1 for row in rows]
+    assert [label[0] for _, label, _ in rows] == [name(gpt, one) for one, *_ in rows]
+    follows, before = ids[position + 1], ids[position]
+    assert [(one, mark) for one, _, mark in rows if mark] == [(follows, "follows")]
+    assert header["answer"]["title"] == (f"Expected after “{TEXT[position - 1]}”" if position else "Expected after [start]")
+    assert (before, follows) == (gpt.encode(TEXT)["text"].ids[position], gpt.encode(TEXT)["text"].ids[position + 1])
+    rank = order.index(follows) + 1
+    assert header["answer"]["fact"] == (
+        f"Follows: “{TEXT[position]}”, probability {text.percent(p[follows])}, rank {rank} of 11, "
+        f"{-math.log2(p[follows]):.2f} bits."
+    )
+    top, entropy = np.sort(p)[-10:].sum(), -(p * np.log2(p)).sum()
+    assert header["answer"]["rest"] == text.rest(10, top, entropy)
+
+
+def test_a_token_beyond_the_ten_is_listed_behind_them(gpt: Scope) -> None:
+    """11 tokens: one of them, somewhere in this text, is the last of all."""
+    ranks = expectations(gpt.run(TEXT * 4).next_token).rank.tolist()
+    position = ranks.index(11)
+    header, arrays = of(gpt, TEXT * 4, position=position)
+    assert [bool(mark) for *_, mark in header["answer"]["rows"]] == [False] * 10 + [True]
+    assert arrays["ranks"].tolist() == list(range(1, 12))
+
+
+@pytest.mark.parametrize(("position", "head"), [(0, 0), (3, 1), (7, 2)])
+def test_the_row_is_that_of_the_token_that_answers(gpt: Scope, position: int, head: int) -> None:
+    header, arrays = of(gpt, TEXT, position=position, focus=Focus(GPT_SELF, head))
+    site = gpt.run(TEXT).attention[GPT_SELF]
+    q, k = site.q[0, head].double(), site.k[0, head].double()
+    scores = (q[position] @ k.T / q.shape[1] ** 0.5)[: position + 1]
+    np.testing.assert_allclose(arrays["weights"][: position + 1], scores.softmax(-1), atol=1e-6)
+    assert arrays["weights"][position + 1 :].tolist() == [0.0] * (7 - position)
+    assert arrays["allowed"].tolist() == [1] * (position + 1) + [0] * (7 - position)
+    reading = header["reading"]
+    assert reading["blocked"] == [[]] * (position + 1) + [["look-ahead"]] * (7 - position)
+    assert reading["own"] == position
+    token = f"“{TEXT[position - 1]}”" if position else "[start]"
+    assert reading["title"] == f"Decoder layer 2, head {head + 1}: what {token}, the token that answers, reads of the text"
+    assert [label[0] for label in reading["keys"]] == ["[start]", *TEXT]
+
+
+def test_a_written_text_has_its_alternatives_at_every_place(transformer: Scope) -> None:
+    source, target = "abcde", "edc"
+    header, arrays = of(transformer, source, target)
+    p, end = softmax(transformer, source, target), transformer.config.end_id
+    labels = [*transformer.run(source, target).streams["target"].ids[1:], end]
+    assert header["kind"] == "alternatives"
+    assert header["opening"] is None
+    assert [place[0] for place in header["places"]] == [*target, "[end]"]
+    np.testing.assert_allclose(arrays["probability"], [p[i, t] for i, t in enumerate(labels)], rtol=1e-5)
+    others = arrays["others"].reshape(4, 3)
+    for i, label in enumerate(labels):
+        order = [t for t in np.argsort(-p[i], kind="stable").tolist() if t != label][:3]
+        assert [shown[0] for shown in header["alternatives"][i]] == [name(transformer, t) for t in order]
+        np.testing.assert_allclose(others[i], p[i, order], rtol=1e-5)
+    assert header["position"] == int(np.argmin([p[i, t] for i, t in enumerate(labels)]))      # the most surprising
+    title = "Translation, as given: how probable the model finds each token, and what it finds most probable besides"
+    assert header["title"] == title
+
+
+def test_what_the_model_writes_itself_is_called_written(transformer: Scope) -> None:
+    run = CurrentRun(transformer, transformer.run("abcde"))
+    header, _ = of(transformer, "abcde", position=0)
+    assert header["title"].startswith("Translation, as the model writes it")
+    assert header["answer"]["fact"].startswith("Written: ")
+    assert header["answer"]["title"] == "Expected after [start]"
+    assert header["answer"]["rows"][0][2] == "written"      # greedy takes the most probable
+    assert [place[0] for place in header["places"]][:-1] == list(run.trace.output)
+
+
+@pytest.mark.parametrize("position", [8, 9_999])
+def test_a_position_that_is_not_there_is_the_default(gpt: Scope, position: int) -> None:
+    assert of(gpt, TEXT, position=position)[0]["position"] == of(gpt, TEXT)[0]["position"] == 7
+    assert of(gpt, TEXT, position=7)[0]["position"] == 7
+
+
+def test_the_attention_shown_is_of_the_stream_that_answers(transformer: Scope, gpt: Scope) -> None:
+    trace = transformer.run("abcde", "edc")
+    chosen = [answering(trace, "target", focus) for focus in (Focus(CROSS, 2), Focus(SELF, 1), Focus(ENCODER, 2))]
+    assert [(site.name, head) for site, head in chosen] == [(CROSS, 2), (SELF, 1), ("decoder.layers.0.cross_attn", 2)]
+    site, head = answering(trace, "target", Focus())
+    assert site.role == "cross"
+    assert head == int(torch.stack([site.weights(h).amax(-1).mean() for h in range(3)]).argmax())
+    deep = letters(n_encoder_layers=3).run("abcde", "edc")
+    assert answering(deep, "target", Focus("encoder.layers.2.self_attn", 0))[0].name == CROSS      # the decoder has two layers
+    assert answering(gpt.run(TEXT), "text", Focus(GPT_SELF, 9))[1] == 2
+    header, arrays = of(transformer, "abcde", "edc", position=2, focus=Focus(CROSS, 1))
+    np.testing.assert_allclose(arrays["weights"], trace.attention[CROSS].weights(1)[2].numpy(), atol=1e-6)
+    assert header["reading"]["own"] == -1
+    assert header["reading"]["title"].endswith("what “d”, the token that answers, reads of the source sentence")
+
+
+def test_a_model_without_attention_says_so() -> None:
+    scope = letters("recurrent", attention="none")
+    header, arrays = of(scope, "abc", "cb")
+    assert (header["reading"]["note"], header["reading"]["keys"]) == (text.NO_ATTENTION, [])
+    assert (len(arrays["weights"]), len(arrays["allowed"])) == (0, 0)
+
+
+def test_every_row_that_is_shown_is_checked(gpt: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = CurrentRun(gpt, gpt.run(TEXT))
+
+    def checks(position: int) -> list[str]:
+        drawn = payloads.next_token(run, run.trace.next_token, Choices(position, Focus(GPT_SELF, 1)))
+        return [look for look, _ in drawn["checks"]["rows"] if look in ("passed", "failed")]
+
+    assert checks(3) == ["passed"] * 3
+    site = run.trace.attention[GPT_SELF]
+    halved = SimpleNamespace(weights=lambda head, rows: site.weights(head, rows=rows) / 2, allowed=site.allowed)
+    assert not payloads.check_row(halved, 1, 3).passed
+    nothing = SimpleNamespace(weights=lambda head, rows: torch.zeros(1, 8), allowed=lambda *_: torch.zeros(1, 8, dtype=torch.bool))
+    assert payloads.check_row(nothing, 1, 3).passed
+
+
+# words
+
+
+def test_the_summary_says_bits_and_perplexity(gpt: Scope) -> None:
+    p, ids = softmax(gpt, TEXT), gpt.run(TEXT).streams["text"].ids
+    bits = [-math.log2(p[i, t]) for i, t in enumerate(ids[1:])]
+    mean = sum(bits) / 7
+    assert of(gpt, TEXT)[0]["summary"] == (
+        f"7 tokens, {mean:.2f} bits each on average: perplexity {2**mean:.1f}, as hard to guess as {2**mean:.1f} equally "
+        "likely tokens."
+    )
+    assert of(gpt, "a")[0]["summary"].startswith("1 token, ")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.00001, "< 0.05 %"), (0.00051, "0.1 %"), (0.132, "13.2 %"), (0.9995, "> 99.95 %"), (1.0, "100.0 %"), (0.0, "0.0 %")],
+)
+def test_a_probability_is_said_in_percent(value: float, said: str) -> None:
+    assert text.percent(value) == said
+
+
+def test_large_small_and_endless_numbers_are_said_readably() -> None:
+    assert [text.choices(x) for x in (1.004, 9.98, 15.46, 1234.6, math.inf)] == ["1.00", "9.98", "15.5", "1,235", "∞"]
+    assert [text.bits(x) for x in (0.126, 12.0, math.inf)] == ["0.13", "12.00", "∞"]
+
+
+def test_the_scale_of_the_places_is_named(gpt: Scope, transformer: Scope) -> None:
+    assert of(gpt, TEXT)[0]["scale"][:2] == ["0", "3.46 bits, as if all 11 tokens were equally likely; more looks the same"]
+    assert of(transformer, "ab", "b")[0]["scale"][:2] == ["0", "1  probability"]
+
+
+TRAINING = {"scores": {"held-out perplexity": 33.987, "bits per byte": 1.5, "cases": 2252}}
+
+
+@pytest.mark.parametrize(
+    ("task", "checkpoint", "said"),
+    [
+        ("language", "gpt", "This model goes on with a text."),
+        ("translation", "eng-fra-rnn", "This model translates English into French."),
+        ("translation", "deu-eng", "This model translates German into English."),
+        ("translation", "mine", "This model translates a sentence."),
+        ("dates", "dates", "This model writes a date, however people write it, as ISO."),
+        ("letters", "letters", "This model says of every token how probable it is as the next."),
+    ],
+)
+def test_what_a_model_is_for_follows_from_its_task(task: str, checkpoint: str, said: str) -> None:
+    terms = words.terms(task, checkpoint)
+    open_text = output([[0.0, 1.0], [0.0, 1.0]], 1)
+    assert text.purpose(terms, open_text, {}) == said
+    assert text.purpose(terms, open_text, TRAINING) == f"{said} Held-out perplexity 33.99 over 2,252 cases."
+    assert text.purpose(terms, open_text, {"scores": "none"}) == said
+
+
+def test_a_model_of_a_task_that_nobody_knows_is_for_what_its_output_says() -> None:
+    closed = output([[0.0, 1.0]], 1)
+    assert text.purpose(words.terms("letters"), closed, {}) == "This model reads one text and writes another."
+
+
+def test_sites_are_named_by_kind_and_layer(transformer: Scope) -> None:
+    trace = transformer.run("abcde", "edc")
+    assert text.site_label(trace.attention[CROSS]) == "Cross, layer 2"
+    assert text.site_label(trace.attention[SELF]) == "Decoder self, layer 1"
+    aligned = letters("recurrent").run("abc", "cb")
+    assert [text.site_label(site) for site in aligned.attention.values()] == ["Alignment"]
+
+
+# files
+
+
+def test_the_table_holds_every_position_with_where_it_comes_from(gpt: Scope) -> None:
+    run = CurrentRun(gpt, gpt.run(TEXT))
+    rows = list(csv.DictReader(io.StringIO(files.table_csv(answer(run, Choices(2, Focus()))))))
+    p, ids = softmax(gpt, TEXT), run.trace.streams["text"].ids
+    assert [row["position"] for row in rows] == [str(i) for i in range(8)]
+    assert [row["token"] for row in rows] == [f"{i} {token}" for i, token in enumerate(["[start]", *TEXT])]
+    assert [row["next token"] for row in rows] == [*(f"{i + 1} {token}" for i, token in enumerate(TEXT)), ""]
+    for i, follows in enumerate(ids[1:]):
+        assert float(rows[i]["probability"]) == pytest.approx(p[i, follows], rel=1e-5)
+        assert float(rows[i]["surprisal (bits)"]) == pytest.approx(-math.log2(p[i, follows]), rel=1e-5)
+        assert int(rows[i]["rank"]) == (p[i] > p[i, follows]).sum() + 1
+    assert [rows[-1][column] for column in ("probability", "surprisal (bits)", "rank")] == [""] * 3
+    entropies = [float(row["entropy (bits)"]) for row in rows]
+    np.testing.assert_allclose(entropies, -(p * np.log2(p)).sum(-1), rtol=1e-5)
+    assert {(row["model"], row["fingerprint"]) for row in rows} == {("letters", gpt.fingerprint)}
+    assert not any(row[column][:1] in "=@+-" for row in rows for column in ("token", "next token") if row[column])
+
+
+def test_the_table_of_a_written_text_ends_with_its_end(transformer: Scope) -> None:
+    run = CurrentRun(transformer, transformer.run("abcde", "edc"))
+    rows = list(csv.DictReader(io.StringIO(files.table_csv(answer(run, Choices(None, Focus()))))))
+    assert [row["token"] for row in rows] == ["0 [start]", "1 e", "2 d", "3 c"]
+    assert [row["next token"] for row in rows] == ["1 e", "2 d", "3 c", "4 [end]"]
