@@ -32,6 +32,7 @@ class Strip {
     this.kind = picture.kind;
     const before = picture.opening ? 1 : 0, all = children(this.box, picture.places.length + before, picture.kind === "alternatives" ? card : plainPlace);
     if (before) this.open(all[0], picture.opening);
+    this.before = before;
     this.buttons = all.slice(before);
     this.buttons.forEach((button, i) => {
       button.type = "button";
@@ -57,8 +58,7 @@ class Strip {
   mark(position) {
     this.picture.position = position;
     [...this.box.children].forEach((button, i) => {
-      const mine = this.buttons.indexOf(button);
-      button.setAttribute("aria-pressed", mine === position);
+      button.setAttribute("aria-pressed", i - this.before === position);
       button.classList.toggle("reads", this.kind === "surprisal" && i === position);
     });
     const chosen = this.buttons[position];
