@@ -124,7 +124,7 @@ SIZES = {
     "n_encoder_layers": (0, 256), "n_decoder_layers": (0, 256), "n_self_layers": (0, 256), "n_layers": (0, 256),
     "n_ctx": (2, 2**16), "window": (0, 2**16),
 }  # fmt: skip
-CHOICES = {"init": ("xavier", "scaled")}
+CHOICES = {"init": ("xavier", "scaled", "normal")}
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
@@ -147,7 +147,7 @@ def check_fields(config: object) -> None:
             raise ValueError(f"{name} must be at most {largest:,}, not {value:,}")
     for name, values in CHOICES.items():
         if (value := getattr(config, name, values[0])) not in values:
-            raise ValueError(f"{name} must be {' or '.join(values)}, not {value!r}")
+            raise ValueError(f"{name} must be one of {', '.join(values)}, not {value!r}")
     if not 0 <= getattr(config, "dropout", 0) < 1:
         raise ValueError(f"dropout must be at least 0 and below 1, not {config.dropout}")
     if not 0 <= config.pad_id < config.vocab_size:

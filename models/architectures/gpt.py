@@ -9,12 +9,11 @@ from torch import Tensor, nn
 from models.architectures.base import Architecture, Field, check_fields
 from models.layers import masks
 from models.layers.attention import Cache
-from models.layers.blocks import SelfLayer, Stack
+from models.layers.blocks import NORMAL_STD, SelfLayer, Stack
 from models.layers.masks import Mask, MaskLayer, Masks, SiteKind
 from models.trace.edits import MaskChange, ready_made
 
 SELF = SiteKind("self", "decoder", "self", "text", "text")
-EMBEDDING_STD = 0.02   # of tokens and positions when training begins (Radford et al. 2018, §4.1)
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,9 @@ class GPT(Architecture):
             return SelfLayer(*sizes, kind=SELF, activation=config.activation)
 
         self.decoder = Stack(make, config.n_layers, config.d_model, config.norm, config.init)
-        for table in (self.embedding.weight, self.positions.table):
+        for table in (self.embedding.weight, self.positions.table):     # as in the papers, whatever the layers' init
             if isinstance(table, nn.Parameter):
-                nn.init.normal_(table, std=EMBEDDING_STD)
+                nn.init.normal_(table, std=NORMAL_STD)
         self._set_paths()
 
     def forward(self, text: Int[Tensor, "batch n"], masks: Masks | None = None) -> Float[Tensor, "batch n vocab"]:

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.architectures.base import check_fields
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF, EncoderDecoder
 from models.layers import masks
 from models.layers.attention import Cache
-from models.layers.blocks import CrossLayer, SelfLayer, Stack
+from models.layers.blocks import NORMAL_STD, CrossLayer, SelfLayer, Stack
 from models.layers.masks import Mask, Masks
 
 
@@ -28,7 +28,7 @@ class TransformerConfig:
     norm: str = "post"            # the paper's; "pre" moves LayerNorm inside the residual branch
     positions: str = "sinusoidal"   # "learned" or "none" too
     similarity: str = "scaled dot"   # or another of models.layers.similarity.KINDS
-    init: str = "xavier"          # how weights begin; "scaled" makes what each sublayer adds smaller, see Stack
+    init: str = "xavier"          # how weights begin; "scaled" and "normal" make what each sublayer adds smaller, see Stack
     pad_id: int = 0
     start_id: int = 1
     end_id: int = 2
@@ -60,6 +60,8 @@ class Transformer(EncoderDecoder):
         rest = (config.d_model, config.norm, config.init)
         self.encoder = Stack(lambda: SelfLayer(*sizes, kind=ENCODER_SELF), config.n_encoder_layers, *rest)
         self.decoder = Stack(lambda: CrossLayer(*sizes, kind=DECODER_SELF, cross=CROSS), config.n_decoder_layers, *rest)
+        if config.init == "normal":
+            nn.init.normal_(self.embedding.weight, std=NORMAL_STD)
         self._set_paths()
 
     def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:

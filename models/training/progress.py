@@ -40,7 +40,7 @@ def warnings(curve: Sequence[Row], warmup: int) -> list[str]:
     if now.get(FLATNESS, 0.0) >= FLAT and now["step"] > warmup:
         said.append(
             f"cross-attention is flat ({now[FLATNESS]:.3f} of the largest entropy): no head chooses among the source's tokens; "
-            "a smaller --learning-rate, a longer --warmup or --init scaled may help"
+            "a smaller --learning-rate, a longer --warmup or --init normal may help"
         )
     if since_best(curve) >= LATE:
         least = best(curve)

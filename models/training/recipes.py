@@ -67,7 +67,7 @@ FEW_PAIRS = 60_000
 _FEW_PAIRS = Plan(
     TransformerConfig,
     {"d_model": 128, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 4, "n_decoder_layers": 4, "n_ctx": 512, "dropout": 0.3,
-     "init": "scaled"},
+     "init": "normal"},
     Recipe(steps=10_000, warmup=2000, learning_rate=1.5, validate_every=500, patience=5),
     {"vocab_size": 4000, "max_tokens": 4096, "licence": None},
 )  # fmt: skip

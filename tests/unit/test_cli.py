@@ -152,7 +152,7 @@ def test_validation_and_test_files_of_ones_own(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("few", "wanted"), [
-    (212, {"n_encoder_layers": 4, "dropout": 0.3, "init": "scaled", "warmup": 2000, "learning_rate": 1.5, "max_tokens": 97}),
+    (212, {"n_encoder_layers": 4, "dropout": 0.3, "init": "normal", "warmup": 2000, "learning_rate": 1.5, "max_tokens": 97}),
     (211, {"n_encoder_layers": 3, "warmup": 1500, "learning_rate": 1.0, "max_tokens": 97}),
 ])  # fmt: skip
 def test_sizes_and_recipe_follow_the_number_of_pairs_flags_overrule_and_the_screen_says_so(

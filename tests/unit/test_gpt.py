@@ -288,7 +288,7 @@ def test_writing_goes_on_behind_the_prompt(scope, how):
         ({"norm": "middle"}, "norm must be post or pre, not 'middle'"),
         ({"positions": "rotary"}, "positions must be sinusoidal, learned or none, not 'rotary'"),
         ({"activation": "swish"}, "activation must be one of relu, gelu, gelu tanh, not 'swish'"),
-        ({"init": "zeros"}, "init must be xavier or scaled, not 'zeros'"),
+        ({"init": "zeros"}, "init must be one of xavier, scaled, normal, not 'zeros'"),
         ({"window": -1}, "window must be at least 0, not -1"),
         ({"n_layers": 257}, "n_layers must be at most 256, not 257"),
         ({"n_ctx": 1}, "n_ctx must be at least 2, not 1"),

@@ -157,5 +157,5 @@ def test_validation_measures_the_cross_attention(tmp_path):
 def test_recipes_and_sizes_that_cannot_be():
     with pytest.raises(ValueError, match="patience must be at least 0, not -1"):
         Recipe(steps=3, patience=-1)
-    with pytest.raises(ValueError, match="init must be xavier or scaled, not 'zeros'"):
+    with pytest.raises(ValueError, match="init must be one of xavier, scaled, normal, not 'zeros'"):
         TransformerConfig(31, init="zeros")

@@ -72,6 +72,18 @@ def test_each_matrix_begins_with_the_standard_deviation_of_its_formula():
             assert float(matrix.detach().std()) == pytest.approx(expected, rel=0.02), name
 
 
+def test_normal_weights_begin_alike_in_every_matrix():
+    """N(0, 0.02²) in each matrix and in the embedding; biases are 0 and norms 1 as ever."""
+    torch.manual_seed(7)
+    model = Transformer(TransformerConfig(VOCAB, **DEEP, init="normal"))
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2:
+            assert float(parameter.detach().std()) == pytest.approx(0.02, rel=0.05), name
+            assert abs(float(parameter.detach().mean())) < 0.001, name
+        else:
+            assert (parameter == (1 if "norm.weight" in name else 0)).all(), name
+
+
 def likeness(init: str, seed: int) -> float:
     """Mean cosine between two positions of one source as a new encoder of four layers leaves them."""
     torch.manual_seed(seed)
@@ -88,6 +100,7 @@ def test_positions_of_a_new_deep_encoder_stay_apart_where_the_weights_are_scaled
     """Xavier's leave hardly anything to attend to: every position is nearly the same vector."""
     assert likeness("xavier", seed) > 0.75
     assert likeness("scaled", seed) < 0.45
+    assert likeness("normal", seed) < 0.3
 
 
 ATTENTION = ["attn_out"]
