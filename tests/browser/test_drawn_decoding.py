@@ -88,7 +88,7 @@ def payload(
         "free": None, "diverges": same, "forced": [], "how": "greedy", "sampling": sampling, "reading": "decoder layer 2, head 1",
         "cross": "Cross-attention", "own": family == "attention", "family": family, "vectors": vectors,
         "sourceName": "the source", "targetName": "the target",
-        "ownText": False, "vocab": 8192, "mostEntropy": math.log(8192), "unforceable": [0, 1],
+        "ownText": False, "prompt": [], "box": "Translation", "vocab": 8192, "mostEntropy": math.log(8192), "unforceable": [0, 1],
         "work": {"cached": cached, "uncached": [c * (i + 1) for i, c in enumerate(cached)], "parallel": 7_340_000,
          "layers": 2, "source": 3, "state": 11},
     } | changes  # fmt: skip

@@ -72,7 +72,7 @@ def payload(painted: list | None = None, _arrays: dict | None = None, **changes:
             "file": "a-head", "queries": QUERIES, "keys": KEYS,
             "queryAxis": "who reads", "keyAxis": "what is read", "scale": 0.5,
             "labels": [["a", "", False], ["b", "", False], ["[end]", "", True]],
-            "outputs": ["old", "new"], "sums": [-2.75, -5.5004],
+            "given": "Target", "outputs": ["old", "new"], "sums": [-2.75, -5.5004],
         },
     } | changes  # fmt: skip
     return pack(header, **arrays), header, arrays

@@ -9,19 +9,20 @@ import pytest
 import torch
 from playwright.sync_api import Page
 from served_app import browser, context, page
-from small import random_attention_only, random_model, random_seq2seq
+from small import random_attention_only, random_gpt, random_model, random_seq2seq
 from test_components import COLOURS, LOAD
 
 from models.architectures import Model
 from models.checkpoint import Checkpoint
-from models.decoding import runs as decoding_runs
 from models.decoding.runs import Method
 from models.scope import Scope
 from models.tokenizers.base import Tokenizer
-from viz_app import words
 from viz_app.components import assemble, stamped, stepper
+from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import steps as decoding_payloads
-from viz_app.views.decoding.steps import Story, reading
+from viz_app.views.decoding.payloads import Choices, Place, given_ids
+from viz_app.views.decoding.payloads import story as told
+from viz_app.views.decoding.steps import reading
 
 PART = assemble("stepper", *stepper.SCRIPTS, styles=("parts.css",))
 TOKENIZER = Tokenizer.characters("abcde")
@@ -30,13 +31,17 @@ TOKENIZER = Tokenizer.characters("abcde")
 def words_at(page: Page, model: Model, step: int) -> str:
     """What stands on the stepper of a model that was given and writes some letters."""
     scope = Scope(Checkpoint(Path("small"), model, TOKENIZER, {}), torch.device("cpu"))
-    trace = scope.run("abcde", "edcba")
-    method = Method(forced=((0, 4), (1, 5), (2, 6)))        # untrained, it might end at once
-    run = decoding_runs.autoregressive(model, trace.streams["source"].ids, method).run
-    story = Story(trace, decoding_runs.of_trace(trace), run, method)
+    run = CurrentRun(scope, scope.run("abcde", "edcba"))
+    forced = ((0, 4), (1, 5), (2, 6))                       # untrained, it might end at once
+    return mounted(page, run, Method(forced=forced), step)
+
+
+def mounted(page: Page, run: CurrentRun, method: Method, step: int) -> str:
+    choices = Choices(method, reading(run.trace), Place(step=step), given_ids(run))
+    _, story = told(run, choices)
     page.goto("about:blank")
     page.evaluate(LOAD, [PART, COLOURS, 1100])
-    payload = decoding_payloads.stepper(story, scope, reading(trace), words.terms("letters"), step)
+    payload = decoding_payloads.stepper(story, run.scope, reading(run.trace), run.terms, step)
     page.evaluate("show", base64.b64encode(stamped(payload, "stepper", (1, 1))).decode())
     return page.locator(".stepper").inner_text()
 
@@ -74,3 +79,42 @@ def test_steps_of_a_recurrence_are_counted(page):
     assert "Without it: the same 1 step." in first
     assert "The state s(2), 7 numbers, is kept; 1 step computed now." in later
     assert "Without it: all 3 steps computed from s(0) on, 2 of them again." in later
+
+
+def language_model() -> Scope:
+    return Scope(Checkpoint(Path("small"), sized(random_gpt), TOKENIZER, {"task": "language"}), torch.device("cpu"))
+
+
+def chips(page: Page, lane: str) -> list[list[str]]:
+    """(state, token) of what the decoder may read of its own text."""
+    found = page.locator(f".panel.{lane} .chips[data-side=self] .chip-token")
+    return found.evaluate_all('all => all.map((chip) => [chip.dataset.state, chip.querySelector("b").textContent.trim()])')
+
+
+@pytest.mark.parametrize("continuation", ["ed", None])
+def test_a_prompt_is_given_to_both_and_what_follows_is_counted_from_there(page, continuation):
+    scope = language_model()
+    run, method = CurrentRun(scope, scope.run("abc", continuation)), Method(forced=((0, 4), (1, 5), (2, 6)), max_new=3)
+    first, later = (mounted(page, run, method, step) for step in (0, 1))
+    shown = {lane: chips(page, lane) for lane in ("parallel", "serial")}
+    assert "Given to both: [start] a b c" in " ".join(first.split())
+    assert "With the cache: 0 keys and values kept, 4 computed now (in each of the decoder's 2 layers)." in first
+    assert "Without it: the same 4." in first
+    assert "With the cache: 4 keys and values kept, 1 computed now" in later
+    assert "Without it: all 5 computed, 4 of them again." in later
+    assert "source" not in later
+    own, typed = "Nothing is typed under “What follows”, so the model's own stands", "The given text is the one typed at the left."
+    assert (own in later, typed in later) == (continuation is None, continuation is not None)
+    n = len(continuation or "aaa")
+    assert [state for state, _ in shown["parallel"]] == ["open"] * 5 + ["masked"] * (n - 2)
+    assert [state for state, _ in shown["serial"]] == ["open"] * 5 + ["unknown"]
+    assert [text for _, text in shown["serial"]] == ["[start]", *"abca", ""]        # the fourth letter is the first that was forced
+    assert [text for _, text in shown["parallel"]][:4] == ["[start]", *"abc"]
+    if continuation:
+        assert [text for _, text in shown["parallel"]][4:] == ["e"]
+
+
+def test_without_a_prompt_there_is_no_line_for_one(page):
+    text = words_at(page, sized(random_model), 0)
+    assert "Given to both" not in text
+    assert "Of the source: all 6 keys and values computed now" in text
