@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import os
 import re
 import shlex
@@ -179,7 +180,7 @@ def test_gpt_char_is_better_than_the_published_model_of_its_size():
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_model_of_text_is_better_than_those_that_count(name):
     scores = models.load(name, device="cpu").training["scores"]
-    assert scores["bits per byte"] < 0.9 * scores["trigram bits per byte"] < 0.9 * scores["unigram bits per byte"]
+    assert scores["bits per byte"] < scores["trigram bits per byte"] < 0.7 * scores["unigram bits per byte"]
     assert scores["held-out perplexity"] < scores["trigram perplexity"] < scores["unigram perplexity"]
 
 
@@ -298,6 +299,23 @@ def test_the_readmes_scores_by_length_are_the_records():
         assert lengths == [f"{group['least']}–{group['most']}" for group in groups]
         assert len(cells) == len(groups)
         assert all(is_printed(group["score"], cell) for group, cell in zip(groups, cells, strict=True))
+
+
+def test_the_readmes_likelihoods_are_the_records():
+    table = rows("| | tokens of held-out text")
+    assert [checkpoints(name) for name, *_ in table] == [[name] for name in TEXTS]
+    for name, tokens, *bits in table:
+        scope = models.load(checkpoints(name)[0], device="cpu")
+        scores = scope.training["scores"]
+        own = [scores[key] for key in ("bits per byte", "trigram bits per byte", "unigram bits per byte")]
+        assert all(map(is_printed, own, bits))
+        n = math.log(2) * scores["bits per byte"] / math.log(scores["held-out perplexity"])      # tokens a byte
+        characters = scope.training["data"]["characters"]["test"]
+        assert float(numbers(tokens)[0]) == pytest.approx(n * characters, rel=1e-3)
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    char, gpt = (models.load(name, device="cpu").training for name in ("gpt-char", "gpt"))
+    assert f"comes to {char['scores']['nats per character']:.3f} nats a character" in text
+    assert f"learned from {gpt['data']['documents']['train']:,} documents" in text
 
 
 def test_the_readmes_counts_are_the_records():
