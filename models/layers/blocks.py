@@ -143,8 +143,8 @@ class Stack(nn.Module):
     Under init "scaled" the last matrix of each of the stack's n sublayers, W_O or W_2, begins 1/√n times as large (Radford
     et al. 2019, §2.3): what a token is then outweighs what its neighbours have in common, and the positions of a sentence
     stay apart while the learning rate rises. Under "normal" every matrix begins N(0, 0.02²) (Radford et al. 2018, §4.1; Devlin
-    et al. 2019), which does the same more strongly, and lets Adam, whose steps are as large whatever a weight's size, turn
-    the small weights sooner."""
+    et al. 2019): what a layer adds is small at first, and Adam, whose steps are as large whatever a weight's size, turns
+    small weights sooner."""
 
     def __init__(self, make: Callable[[], nn.Module], n_layers: int, d_model: int, norm: str, init: str = "xavier") -> None:
         super().__init__()
