@@ -1,0 +1,147 @@
+"""What a site gives on demand: one head, some rows, named terms, keys shared by groups of heads; each by a second route."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from drawn import letters
+from small import D_HEAD, N_HEADS, padded_ids, random_model
+
+from models.analysis import checks
+from models.layers.masks import Mask, MaskLayer, look_ahead
+from models.layers.similarity import Similarity
+from models.trace import AttentionSite, Recording, ScoreTerm, record
+from models.trace.deferred import Product
+from viz_app.drawing import overview, sites
+
+N_QUERY, N_KEY = 7, 11
+
+
+@pytest.fixture
+def site() -> AttentionSite:
+    """Random q, k and v of a cross-attention whose mask differs from head to head."""
+    with record() as recording, torch.no_grad():
+        random_model()(*padded_ids())
+    found = recording.attention["decoder.layers.1.cross_attn"]
+    rng = torch.Generator().manual_seed(3)
+    q, k, v = (torch.randn(1, N_HEADS, n, D_HEAD, generator=rng) for n in (N_QUERY, N_KEY, N_KEY))
+    allowed = torch.rand(1, N_HEADS, N_QUERY, N_KEY, generator=rng) > 0.3
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+    return replace(found, q=q, k=k, v=v, out=out, mask=Mask([MaskLayer("drawn", allowed)]))
+
+
+@pytest.mark.parametrize("rows", [slice(0, 1), slice(2, 5), slice(5, None), slice(None), slice(6, 99)])
+def test_some_rows_are_rows_of_the_whole(site, rows):
+    for head in range(N_HEADS):
+        for part in ("scores", "weights", "head_out"):
+            whole = getattr(site, part)(head)
+            torch.testing.assert_close(getattr(site, part)(head, rows=rows), whole[rows], atol=1e-6, rtol=1e-6)
+            torch.testing.assert_close(getattr(site, part)(rows=rows)[head], whole[rows], atol=1e-6, rtol=1e-6)
+        assert torch.equal(site.allowed(head=head, rows=rows), site.mask.allowed[0, head][rows])
+        assert torch.equal(site.allowed(head=None, rows=rows)[head], site.mask.allowed[0, head][rows])
+
+
+def test_rows_are_softmax_of_the_kernels_scores(site):
+    torch.testing.assert_close(site.head_out(), site.out[0], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(site.head_out(1, rows=slice(3, 6)), site.out[0, 1, 3:6], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_query", [N_KEY, 3])
+def test_a_term_is_added_by_the_distance_of_key_and_query(site, n_query):
+    """Row by row and cell by cell; fewer queries than keys stand at the end, behind a cache. Beyond the table its ends hold."""
+    table = torch.arange(N_HEADS * 5.0).reshape(N_HEADS, 5)
+    q = torch.randn(1, N_HEADS, n_query, D_HEAD)
+    plain = replace(site, q=q, out=torch.zeros(1, N_HEADS, n_query, D_HEAD), mask=Mask())
+    added = replace(plain, terms=(ScoreTerm("bias", table, -2), ScoreTerm("other", 100 * table, 0)))
+    for head in range(N_HEADS):
+        before, after = plain.scores(head), added.scores(head)
+        for i in range(n_query):
+            for j in range(N_KEY):
+                distance = j - (i + N_KEY - n_query)
+                bias = table[head, min(max(distance, -2), 2) + 2] + 100 * table[head, min(max(distance, 0), 4)]
+                assert float(after[i, j] - before[i, j]) == pytest.approx(float(bias), abs=1e-3)
+    torch.testing.assert_close(added.scores(rows=slice(1, 3))[2], added.scores(2)[1:3])
+    torch.testing.assert_close(added.weights(1), added.scores(1).softmax(-1))
+
+
+def test_a_group_of_heads_reads_one_key_head(site):
+    q, k, v = torch.randn(1, 6, N_QUERY, D_HEAD), torch.randn(1, 2, N_KEY, D_HEAD), torch.randn(1, 2, N_KEY, D_HEAD)
+    out = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    grouped = replace(site, q=q, k=k, v=v, out=out, mask=Mask(), similarity=Similarity())
+    assert (grouped.n_heads, grouped.n_key) == (6, N_KEY)
+    torch.testing.assert_close(grouped.head_out(), out[0], atol=1e-5, rtol=1e-4)
+    for head in range(6):
+        torch.testing.assert_close(grouped.head_out(head), out[0, head], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(grouped.scores(head), q[0, head] @ k[0, head // 3].T / D_HEAD**0.5, atol=1e-5, rtol=1e-4)
+
+
+def test_a_projection_without_a_bias_is_multiplied_again():
+    x, weight = torch.randn(2, N_QUERY, 13), torch.randn(N_HEADS * D_HEAD, 13)
+    product = Product(x, weight, None, N_HEADS)
+    whole = (x @ weight.T).unflatten(-1, (N_HEADS, D_HEAD)).transpose(1, 2)
+    assert product.shape == (2, N_HEADS, N_QUERY, D_HEAD)
+    torch.testing.assert_close(product.read(), whole)
+    torch.testing.assert_close(product.read_head(1, 2), whole[1, 2])
+    torch.testing.assert_close(product.moved(lambda t: t[:1] * 2).read(), 2 * whole[:1])
+    assert Product(x, weight, None).shape == (2, N_QUERY, N_HEADS * D_HEAD)
+
+
+def test_two_intermediates_of_one_name_are_an_error():
+    recording = Recording()
+    recording.tap("decoder", "embedding", torch.zeros(1, 2, 3), "text", "d_model", "x")
+    with pytest.raises(RuntimeError, match=r"two intermediates of this run are called decoder\.embedding"):
+        recording.tap("decoder", "embedding", torch.zeros(1, 2, 3), "text", "d_model", "x")
+
+
+@pytest.mark.parametrize("cells", [1, 2 * N_KEY, 10**6])
+def test_checks_a_few_rows_at_a_time_say_what_they_say_at_once(site, monkeypatch, cells):
+    monkeypatch.setattr(checks, "CELLS", cells)
+    found = checks.check_site(site)
+    assert [check.passed for check in found] == [True, True, True]
+    assert f"on the {int((~site.mask.allowed).sum())} blocked cells" in found[1].sentence
+    last = site.out.clone()
+    last[0, N_HEADS - 1, N_QUERY - 1, 0] += 0.5
+    assert checks.check_site(replace(site, out=last))[2].value == pytest.approx(0.5, abs=1e-4)
+    last[0, 0, 0, 0] = torch.nan
+    assert not checks.check_site(replace(site, out=last))[2].passed
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_a_long_texts_heads_are_pooled_a_few_rows_at_a_time(site, monkeypatch, k):
+    whole = overview.pooled_codes([site, replace(site, q=-site.q)], k)
+    monkeypatch.setattr(overview, "LARGEST_AT_ONCE", 2 * N_KEY)
+    assert torch.equal(overview.pooled_codes([site, replace(site, q=-site.q)], k), whole)
+
+
+def test_the_sharpest_head_has_the_most_decided_rows():
+    trace = letters("gpt").run("abcde", "dcba")
+    name, head = sites.sharpest_head(trace)
+    means = {
+        (site.name, h): float(site.weights(h).max(-1).values.mean())
+        for site in trace.attention.values() for h in range(site.n_heads)
+    }
+    assert means[name, head] == pytest.approx(max(means.values()))
+
+
+def test_what_a_site_is_stands_in_its_role():
+    roles = {
+        name: (site.stack, site.role, site.query_stream, site.key_stream)
+        for family in ("transformer", "recurrent", "gpt")
+        for name, site in letters(family).run("abc", "de").attention.items() if "layers.1" not in name
+    }
+    assert roles == {
+        "encoder.layers.0.self_attn": ("encoder", "self", "source", "source"),
+        "decoder.layers.0.self_attn": ("decoder", "self", "text", "text"),
+        "decoder.layers.0.cross_attn": ("decoder", "cross", "target", "source"),
+        "decoder.alignment": ("decoder", "alignment", "target", "source"),
+    }
+
+
+def test_a_masks_rows_from_a_position_on_keep_their_place():
+    mask = Mask([look_ahead(5, 5), MaskLayer("for all", torch.ones(1, 1, 1, 5, dtype=torch.bool))])
+    later = mask.since(3)
+    assert (mask.since(0) is mask, later.start) == (True, 3)
+    assert torch.equal(later.layers[0].allowed[0, 0], torch.ones(5, 5, dtype=torch.bool).tril()[3:])
+    assert later.layers[1].allowed.shape == (1, 1, 1, 5)
+    assert (later.without("for all").start, later.with_layer(mask.layers[1]).start, later.row(0, 2, 5).start) == (3, 3, 3)
