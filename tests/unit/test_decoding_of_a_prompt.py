@@ -145,6 +145,11 @@ def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) 
     assert (header["steps"], header["ownText"], header["box"]) == (5, False, "What follows")
     assert (header["source"], header["cross"], header["sourceName"], header["own"]) == ([], "", "", True)
     assert (header["targetName"], header["reading"]) == ("the text", "decoder layer 2, head 3")
+    counts, given = work(scope.config, 0, 5, 6), work(scope.config, 0, 3, 6)
+    assert header["work"] == {
+        "cached": list(counts.cached), "uncached": list(counts.uncached), "parallel": given.parallel, "layers": 2, "source": 0,
+        "state": 0,
+    }  # fmt: skip
     best = log_probs(scope, GIVEN + FOLLOWS)[5:-1].argmax(-1).tolist()
     assert (teacher["best"], texts(teacher["predicted"])) == (best, called(best))
     pairs = list(zip(FOLLOWS, own, strict=False))
