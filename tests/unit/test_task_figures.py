@@ -4,6 +4,7 @@ import csv
 import io
 import math
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,13 @@ import numpy as np
 import pytest
 import torch
 from drawn import letters
+from small import random_gpt, random_model
 
+from models.analysis.expectations import _slices as slices
 from models.analysis.expectations import check_expectations, expectations
+from models.checkpoint import Checkpoint
 from models.scope import Scope
+from models.tokenizers.base import Tokenizer
 from models.trace.outputs import NextToken
 from viz_app import words
 from viz_app.drawing.payload import unpack
@@ -103,6 +108,7 @@ def test_a_long_text_is_worked_out_in_slices_like_a_short_one(monkeypatch: pytes
     for part in ("rank", "entropy", "probability", "surprisal"):
         torch.testing.assert_close(getattr(sliced[0], part), getattr(whole[0], part))
     assert [check.value for check in sliced[1]] == [check.value for check in whole[1]]
+    assert [(one.start, one.stop) for one in slices(torch.zeros(7, 11))] == [(0, 3), (3, 6), (6, 9)]
 
 
 def test_a_text_of_which_nothing_follows_has_no_surprisal() -> None:
@@ -119,6 +125,9 @@ def test_the_checks_pass_and_fail_where_something_is_wrong(gpt: Scope) -> None:
     in_nats = replace(right)
     object.__setattr__(in_nats, "surprisal", right.surprisal * math.log(2))
     assert [check.passed for check in check_expectations(in_nats)] == [True, False]
+    nearly = replace(right)
+    object.__setattr__(nearly, "surprisal", right.surprisal + torch.tensor([0.0] * (len(TEXT) - 1) + [1e-3]))
+    assert [check.passed for check in check_expectations(nearly)] == [True, False]
     raised = replace(right)
     vars(raised)["log_probs"] = right.log_probs + torch.tensor([[0.0]] * len(TEXT) + [[1e-3]])      # of the last position alone
     assert [check.passed for check in check_expectations(raised)] == [False, True]
@@ -207,6 +216,7 @@ def test_a_written_text_has_its_alternatives_at_every_place(transformer: Scope) 
         order = [t for t in np.argsort(-p[i], kind="stable").tolist() if t != label][:3]
         assert [shown[0] for shown in header["alternatives"][i]] == [name(transformer, t) for t in order]
         np.testing.assert_allclose(others[i], p[i, order], rtol=1e-5)
+    assert of(transformer, source, target, position=1)[0]["answer"]["fact"].startswith("Given: “d”, ")
     assert header["position"] == int(np.argmin([p[i, t] for i, t in enumerate(labels)]))      # the most surprising
     title = "Translation, as given: how probable the model finds each token, and what it finds most probable besides"
     assert header["title"] == title
@@ -241,6 +251,11 @@ def test_the_attention_shown_is_of_the_stream_that_answers(transformer: Scope, g
     header, arrays = of(transformer, "abcde", "edc", position=2, focus=Focus(CROSS, 1))
     np.testing.assert_allclose(arrays["weights"], trace.attention[CROSS].weights(1)[2].numpy(), atol=1e-6)
     assert header["reading"]["own"] == -1
+    assert [label[0] for label in header["reading"]["keys"]] == [*"abcde", "[end]"]
+    narrow = replace(trace, attention={
+        name: replace(site, out=site.out[:, :2]) if site.role == "cross" else site for name, site in trace.attention.items()
+    })  # fmt: skip
+    assert answering(narrow, "target", Focus(ENCODER, 2))[1] == 1       # of two heads the last
     assert header["reading"]["title"].endswith("what “d”, the token that answers, reads of the source sentence")
 
 
@@ -262,8 +277,26 @@ def test_every_row_that_is_shown_is_checked(gpt: Scope, monkeypatch: pytest.Monk
     site = run.trace.attention[GPT_SELF]
     halved = SimpleNamespace(weights=lambda head, rows: site.weights(head, rows=rows) / 2, allowed=site.allowed)
     assert not payloads.check_row(halved, 1, 3).passed
+    sizes = torch.tensor([[9.0]] * 3 + [[1.0]] + [[9.0]] * 4)       # wrong but for the row that is shown
+    others = SimpleNamespace(weights=lambda head, rows: (site.weights(head) * sizes)[rows], allowed=site.allowed)
+    assert payloads.check_row(others, 1, 3).passed
     nothing = SimpleNamespace(weights=lambda head, rows: torch.zeros(1, 8), allowed=lambda *_: torch.zeros(1, 8, dtype=torch.bool))
     assert payloads.check_row(nothing, 1, 3).passed
+
+
+def test_the_space_before_a_word_is_shown_but_at_the_start_of_a_written_text() -> None:
+    tokenizer = Tokenizer.bpe(["reading the book", "a book is read"] * 7, 160)
+    sizes = {"vocab_size": tokenizer.vocab_size, "n_ctx": 41}
+    for model, texts, first in ((random_model(**sizes), ("a book", "the book"), 0), (random_gpt(**sizes), ("the book",), 9)):
+        scope = Scope(Checkpoint(Path("words"), model, tokenizer, {"task": "letters"}), torch.device("cpu"))
+        for position in (0, 1):
+            header, _ = of(scope, *texts, position=position)
+            shown = {row[0]: row[1][0] for row in header["answer"]["rows"]}
+            spaced = {token for token in shown if tokenizer.token(token).startswith("▁") and len(tokenizer.token(token)) > 1}
+            assert all(shown[token].startswith("·") == (position != first) for token in spaced)
+            begins = [label[0].startswith("·") for label in header["alternatives"][position]] if header["alternatives"] else []
+            assert spaced
+            assert position or not any(begins)
 
 
 # words
@@ -286,6 +319,12 @@ def test_the_summary_says_bits_and_perplexity(gpt: Scope) -> None:
 )
 def test_a_probability_is_said_in_percent(value: float, said: str) -> None:
     assert text.percent(value) == said
+
+
+def test_what_is_listed_is_said_of_the_whole() -> None:
+    assert text.rest(10, 0.676, 6.0) == (
+        "These 10 hold 67.6 % of the probability. Entropy 6.00 bits: as open as a choice among 64.0 equally likely tokens."
+    )
 
 
 def test_large_small_and_endless_numbers_are_said_readably() -> None:
