@@ -4,12 +4,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from models.trace import Trace
-from viz_app.session import url_state
+from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Whole
 from viz_app.session.url_state import Focus
 from viz_app.views.task import text
-from viz_app.views.task.payloads import Choices, answering, answering_sites, first_output
+from viz_app.views.task.payloads import Choices, answering, answering_sites, first_output, kept
 
 POSITION = Whole("task-position", is_step=True)
 _SITE, _HEAD = "task-site", "task-head"
@@ -23,8 +23,8 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
 
 
 def choose_position(position: int) -> None:
-    """Show the answer at this position."""
-    url_state.keep(POSITION, position)
+    """Show the answer at this position of the run that stands on the page."""
+    url_state.keep(POSITION, kept(first_output(live.session().shown.trace), position))
 
 
 def _attention(trace: Trace, stream: str, left: DeltaGenerator, right: DeltaGenerator) -> Focus:

@@ -89,6 +89,12 @@ def answer(run: CurrentRun, choices: Choices) -> Answer:
     return Answer(run, output, expected, position)
 
 
+def kept(output: NextToken, position: int) -> int | None:
+    """What a click on this place chooses: what comes next after a text that goes on stays that while the text grows."""
+    is_open_end = not output.is_closed and position == len(output.labels)
+    return None if is_open_end else position
+
+
 def next_token(run: CurrentRun, output: NextToken, choices: Choices) -> Pictures:
     """The pictures of an output that says what follows each token."""
     shown = answer(run, choices)
