@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 import viz_app
+import viz_app.navigation  # every page declares its parameters
 from viz_app.session import url_state
 from viz_app.session.parameters import Choice, Number, Parameter, Several, Switch, Text, Whole, declared, whole
 
@@ -91,7 +92,8 @@ def test_what_is_said_more_than_once_is_unfit_but_for_several(parameter: Paramet
 
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda one: one.name)
 def test_what_stands_in_the_url_is_read_from_it(parameter: Parameter) -> None:
-    texts = ["f1.2_a0.1", "2:4,3:6", "3", "0.25", "true", parameter.name, *hundreds(), *map(str, getattr(parameter, "options", ()))]
+    fitting = ["f1.2_a0.1", "2:4,3:6", "3", "17", "0.25", "true", parameter.name, *map(str, getattr(parameter, "options", ()))]
+    texts = [*fitting, *hundreds()]
     values = [parameter.from_url([text]) for text in texts]
     assert any(value != parameter.default for value in values) or isinstance(parameter, Switch)
     for value in values:

@@ -124,11 +124,11 @@ def through_live_answers(texts: Sequence[str], found: Counter) -> None:
     session = _opened(PLAIN[0]).session_state["live session"]
     for text in texts:
         with counted(found, "answered live", text):
-            sent = json.dumps({"source": text, "target": ""}, ensure_ascii=len(text) < 10_000)   # a browser escapes halves alone
+            sent = json.dumps({"texts": [text, ""]}, ensure_ascii=len(text) < 10_000)   # a browser escapes halves alone
             header, _ = unpack(session.edit(*live._texts({"type": "websocket.receive", "text": sent})))
             rows, note = dict(header["said"]["written"]["rows"]), header["said"]["note source"]
             assert bool(rows["stale"]) == (note["look"] == "note bad")
-            assert rows["stale"] or rows["source"] == whole(json.loads(sent)["source"])     # JSON joins two halves
+            assert rows["stale"] or rows["source"] == whole(json.loads(sent)["texts"][0])     # JSON joins two halves
 
 
 def through_pages(texts: Sequence[str], found: Counter) -> None:

@@ -251,13 +251,13 @@ def test_five_hundred_words_again_and_again_stay_within_the_budget(monkeypatch: 
     scope, made = random_scope(n_ctx=1009), 0
     for i in range(9):
         text = " ".join("abcdefghijklmnopqrstuvwxyz"[(i + j) % 26] for j in range(500))
-        trace = cache.trace(scope, text, text[:50])
+        trace = cache.trace(scope, (text, text[:50]))
         assert len(trace.streams["source"].ids) == 1000
         source, target = (row.ids for row in trace.streams.values())
         runs = [trace, cache.along(scope, source, target[1:9]), cache.swapped_trace(scope, "dot", trace)]
         made += size(trace)
         assert size(runs) > MEGABYTE
         assert kept.bytes <= kept.budget
-        assert cache.trace(scope, text, text[:50]) is trace
+        assert cache.trace(scope, (text, text[:50])) is trace
     assert len(kept) > 2
     assert made > 1.2 * kept.budget > kept.bytes > kept.budget / 4

@@ -242,7 +242,7 @@ def test_which_models_can_be_compared() -> None:
         ("fixed vector", "recurrent", {"attention": "none"}), ("attention only", "attention only", {}),
     )}  # fmt: skip
     assert [name for name, scope in models.items() if pair.has_alignment(scope)] == ["bahdanau"]
-    assert [name for name, scope in models.items() if pair.has_heads(scope)] == ["transformer"]
+    assert [name for name, scope in models.items() if pair.has_heads(scope)] == ["transformer", "attention only"]
     sites = pair.cross(models["transformer"].run("ab", "b"))
     assert [site.name for site in sites] == ["decoder.layers.0.cross_attn", "decoder.layers.1.cross_attn"]
 

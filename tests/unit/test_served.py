@@ -141,7 +141,7 @@ async def ends(socket: object, message: str | bytes) -> bool:
 def test_nonsense_ends_its_own_socket_and_nobody_elses(address: str) -> None:
     async def ask() -> None:
         one, other = await arrived(address), await arrived(address)
-        for nonsense in (b"\x00\xff", b"", "", "[" * 100_000, '{"source": 1, "target": ""}', "x" * 1_000_001):
+        for nonsense in (b"\x00\xff", b"", "", "[" * 100_000, '{"texts": [1, ""]}', "x" * 1_000_001):
             async with await one.open() as socket:
                 assert await ends(socket, nonsense)
             await other.edit("Tom has two dogs.")
@@ -155,7 +155,7 @@ def test_nonsense_ends_its_own_socket_and_nobody_elses(address: str) -> None:
 def test_half_a_character_is_answered(address: str) -> None:
     async def ask() -> None:
         client = await arrived(address)
-        await client.live.send(json.dumps({"source": "I like \ud83d", "target": "\udc00"}))
+        await client.live.send(json.dumps({"texts": ["I like \ud83d", "\udc00"]}))
         header, arrays = unpack(await client.live.recv())
         assert dict(header["said"]["written"]["rows"])["source"] == "I like \ufffd"
         assert "head" in arrays
