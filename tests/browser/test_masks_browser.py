@@ -4,7 +4,7 @@
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from served_app import browser, context, in_url, page, visit
+from served_app import browser, context, in_url, page, rested, visit
 
 import models
 from models.analysis.masked_comparison import MaskedRun, run_masked
@@ -80,6 +80,7 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
     forbidden = ((3, 3), *((5, key) for key in range(5)))
     compare(opened, *computed(dates, Edits.of_kinds(decoder_self=MaskChange(forbidden=forbidden, opened=((0, 2),)))))
     in_url(opened, "decoder-mask", "f3.3_f5.0-4_a0.2")
+    rested(opened)
     opened.mouse.click(*cell(opened, 3, 3))       # again: as it was
     settled(opened, "5 cells forbidden, 1 cell allowed")
     opened.reload()
