@@ -309,6 +309,8 @@ def test_examples_are_texts_that_the_model_can_read(monkeypatch, scope: Scope) -
     assert examples.examples("dates") != examples.examples("translation")
     monkeypatch.setattr(Scope, "examples", property(lambda self: ["abcde" * 9, "abc", "de"]))
     assert examples.suited(scope) == ["abc", "de"]
+    monkeypatch.setattr(Scope, "examples", property(lambda self: ["abc\ned\n", " \n", "de"]))
+    assert examples.suited(scope) == ["ed", "de"]       # a box takes one line: the last
     monkeypatch.setattr(Scope, "examples", property(lambda self: ["abcde" * 9]))
     assert examples.suited(scope) == [("abcde" * 9)[:12]]        # with its end mark 13 tokens, as many as it reads
     monkeypatch.setattr(Scope, "examples", property(lambda self: []))
