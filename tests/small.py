@@ -49,28 +49,28 @@ def random_model(seed: int = 1, **changes: Any) -> Transformer:
         "vocab_size": VOCAB, "d_model": N_HEADS * D_HEAD, "n_heads": N_HEADS, "n_encoder_layers": 1,
         "n_decoder_layers": 2, "d_ff": D_FF, "n_ctx": N_CTX,
     }  # fmt: skip
-    return _randomised(Transformer(TransformerConfig(**sizes | changes)), seed)
+    return randomised(Transformer(TransformerConfig(**sizes | changes)), seed)
 
 
 def random_seq2seq(seed: int = 1, **changes: Any) -> Seq2Seq:
     """A recurrent encoder-decoder in evaluation mode with random weights."""
     sizes = {"vocab_size": VOCAB, "d_model": 17, "d_hidden": 7, "d_align": 5, "n_ctx": N_CTX}
-    return _randomised(Seq2Seq(Seq2SeqConfig(**sizes | changes)), seed)
+    return randomised(Seq2Seq(Seq2SeqConfig(**sizes | changes)), seed)
 
 
 def random_attention_only(seed: int = 1, **changes: Any) -> AttentionOnly:
     """Attention layers alone in evaluation mode with random weights."""
     sizes = {"vocab_size": VOCAB, "d_model": N_HEADS * D_HEAD, "n_heads": N_HEADS, "n_self_layers": 2, "n_ctx": N_CTX}
-    return _randomised(AttentionOnly(AttentionOnlyConfig(**sizes | changes)), seed)
+    return randomised(AttentionOnly(AttentionOnlyConfig(**sizes | changes)), seed)
 
 
 def random_gpt(seed: int = 1, **changes: Any) -> GPT:
     """A decoder alone in evaluation mode with random weights."""
     sizes = {"vocab_size": VOCAB, "d_model": N_HEADS * D_HEAD, "n_heads": N_HEADS, "n_layers": 2, "d_ff": D_FF, "n_ctx": N_CTX}
-    return _randomised(GPT(GPTConfig(**sizes | changes)), seed)
+    return randomised(GPT(GPTConfig(**sizes | changes)), seed)
 
 
-def _randomised(model: Model, seed: int) -> Model:
+def randomised(model: Model, seed: int = 1) -> Model:
     """Every parameter drawn, biases and norms too: a zero would hide a forgotten one."""
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -41,13 +41,14 @@ class FeedForward(nn.Module):
             nn.init.xavier_uniform_(projection.weight)
             nn.init.zeros_(projection.bias)
 
-    def forward(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_model"]:
+    def forward(self, x: Float[Tensor, "batch n d_model"], mark: str = "") -> Float[Tensor, "batch n d_model"]:
+        """Its intermediates are marked as ff_pre and ff_post, with `mark` before them where it serves a second stream of states."""
         activate, formula = ACTIVATIONS[self.activation]
         ff_post = activate(self.W_1(x))                                  # (batch, n, d_ff)
         if (recording := current()) is not None:
             pre, post = Product.of(self.W_1, x), Product.of(self.W_1, x, activate)
-            recording.tap(self.path, "ff_pre", pre, self.stream, "d_ff", "x·W₁ + b₁")
-            recording.tap(self.path, "ff_post", post, self.stream, "d_ff", formula)
+            recording.tap(self.path, f"{mark}ff_pre", pre, self.stream, "d_ff", "x·W₁ + b₁")
+            recording.tap(self.path, f"{mark}ff_post", post, self.stream, "d_ff", formula)
         return self.W_2(ff_post)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 PADDING = "padding"
 LOOK_AHEAD = "look-ahead"
+ORDER = "factorisation order"
 DRAWN = "drawn by hand"
 
 
@@ -27,8 +28,9 @@ class SiteKind:
     key_stream: str       # the stream that is read
 
 
-# self: a stream reads itself; cross: it reads another; alignment: Bahdanau's, whose query is the state s(i−1)
-ROLES = ("self", "cross", "alignment")
+# self: a stream reads itself; cross: it reads another; alignment: Bahdanau's, whose query is the state s(i−1);
+# content and query: XLNet's two streams of states, of which the second may not see the token it stands for
+ROLES = ("self", "cross", "alignment", "content", "query")
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,13 @@ def look_ahead(n_query: int, n_key: int, device: torch.device | None = None) -> 
     """Query i sees keys 0 … i, counted from the end when keys come from a cache (Vaswani et al. 2017, §3.2.3)."""
     ones = torch.ones(n_query, n_key, dtype=torch.bool, device=device)
     return MaskLayer(LOOK_AHEAD, ones.tril(n_key - n_query)[None, None])
+
+
+def in_order(rank: Int[Tensor, "batch n"], *, itself: bool) -> MaskLayer:
+    """A query sees the keys that come before it in a factorisation order, and its own token if `itself` (Yang et al. 2019,
+    fig. 1); `rank` is when the token at each position is predicted."""
+    query, key = rank[:, None, :, None], rank[:, None, None, :]
+    return MaskLayer(ORDER, key <= query if itself else key < query)
 
 
 def drawn(allowed: Bool[Tensor, "query key"]) -> MaskLayer:

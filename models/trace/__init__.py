@@ -4,6 +4,10 @@ a model."""
 from models.trace.activation import Activation
 from models.trace.recorder import Recording, current, record, tap
 from models.trace.run import RunModel, Trace, finish
-from models.trace.site import AttentionSite, ScoreTerm
+from models.trace.site import AttentionSite
+from models.trace.terms import DistanceTerm, RelativePositionTerm, ScoreTerm, SegmentTerm
 
-__all__ = ["Activation", "AttentionSite", "Recording", "RunModel", "ScoreTerm", "Trace", "current", "finish", "record", "tap"]
+__all__ = [
+    "Activation", "AttentionSite", "DistanceTerm", "Recording", "RelativePositionTerm", "RunModel", "ScoreTerm", "SegmentTerm",
+    "Trace", "current", "finish", "record", "tap",
+]  # fmt: skip

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from models.layers.masks import Mask
+from models.layers.masks import Mask, SiteKind
 from models.trace.activation import Activation
 from models.trace.deferred import Product
-from models.trace.site import AttentionSite, ScoreTerm
+from models.trace.site import AttentionSite
+from models.trace.terms import ScoreTerm
 
 if TYPE_CHECKING:
     from models.architectures.seq2seq import Alignment
     from models.layers.attention import MultiHeadAttention
+    from models.layers.relative import RelativeAttention
 
 LARGEST_KEPT = 2**16   # numbers in a q, k or v, 256 kB; larger ones are worked out again from x or memory when read
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
@@ -45,7 +47,7 @@ class Recording:
 
     def site(
         self,
-        module: MultiHeadAttention | Alignment,
+        module: MultiHeadAttention | RelativeAttention | Alignment,
         x: Tensor,
         memory: Tensor,
         q: Tensor,
@@ -54,14 +56,18 @@ class Recording:
         out: Tensor,
         mask: Mask,
         terms: tuple[ScoreTerm, ...] = (),
+        name: str = "",
+        kind: SiteKind | None = None,
     ) -> None:
+        """An attention of this module; under another name and kind than the module's own, where it serves two streams."""
         projections = module.projections
         x, memory, q, k, v, out = (t.detach() for t in (x, memory, q, k, v, out))
         if projections and max(q.numel(), k.numel()) > LARGEST_KEPT and k.shape[2] == memory.shape[1]:   # none from a cache
             causes = (("W_Q", x), ("W_K", memory), ("W_V", memory))
             q, k, v = (Product(cause, *projections[name], module.n_heads) for name, cause in causes)
-        self.attention[module.path] = AttentionSite(
-            module.path, module.kind, x, memory, q, k, v, out, mask, module.similarity.now(), projections, terms=terms
+        name = name or module.path
+        self.attention[name] = AttentionSite(
+            name, kind or module.kind, x, memory, q, k, v, out, mask, module.similarity.now(), projections, terms=terms
         )
 
 

@@ -84,7 +84,7 @@ def finish(
             mask=mask_rows[id(s.mask)],
             similarity=s.similarity.moved(numbers),
             projections={n: tuple(map(numbers, wb)) for n, wb in s.projections.items()},
-            terms=tuple(replace(term, table=numbers(term.table)) for term in s.terms),
+            terms=tuple(term.moved(lambda t, axis: still(t, query, axis), numbers) for term in s.terms),
             query_tokens=tokens[query],
             key_tokens=tokens[key],
         )

@@ -7,32 +7,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import Similarity, masked_softmax
 from models.trace.deferred import Kept, Product
+from models.trace.terms import ScoreTerm
 
 Rows = slice | None     # of the queries; None for all
-
-
-@dataclass(frozen=True)
-class ScoreTerm:
-    """What is added to the scores by how far a key stands from its query, as T5's relative bias and ALiBi's slope are:
-    row `least + …` of a table, kept instead of its n² numbers.
-
-    `table` is (head, distance); a key `d` positions after its query (negative before) gets column d − least, held to the ends."""
-
-    name: str
-    table: Float[Tensor, "head distance"]
-    least: int
-
-    def scores(self, head: int | None, queries: Int[Tensor, query], n_key: int) -> Float[Tensor, "*head query key"]:
-        """The term of one head, or (None) of all, for the queries at these positions."""
-        distance = torch.arange(n_key)[None] - queries[:, None]
-        column = (distance - self.least).clamp(0, self.table.shape[1] - 1)
-        return (self.table if head is None else self.table[head])[..., column]
 
 
 @dataclass(frozen=True)
@@ -118,7 +101,7 @@ class AttentionSite:
         scores = self.similarity(q[..., rows or slice(None), :], k)
         if self.terms:
             queries = torch.arange(self.n_query)[rows or slice(None)] + (self.n_key - self.n_query)     # a cache's come before
-            scores = scores + sum(term.scores(head, queries, self.n_key) for term in self.terms)
+            scores = scores + sum(term.scores(head, queries, self.n_key, batch) for term in self.terms)
         return scores
 
     def weights(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query key"]:

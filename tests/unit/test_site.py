@@ -11,7 +11,7 @@ from small import D_HEAD, N_HEADS, padded_ids, random_model
 from models.analysis import checks
 from models.layers.masks import Mask, MaskLayer, look_ahead
 from models.layers.similarity import Similarity
-from models.trace import AttentionSite, Recording, ScoreTerm, record
+from models.trace import AttentionSite, DistanceTerm, Recording, record
 from models.trace.deferred import Product
 from viz_app.drawing import overview, sites
 
@@ -53,7 +53,7 @@ def test_a_term_is_added_by_the_distance_of_key_and_query(site, n_query):
     table = torch.arange(N_HEADS * 5.0).reshape(N_HEADS, 5)
     q = torch.randn(1, N_HEADS, n_query, D_HEAD)
     plain = replace(site, q=q, out=torch.zeros(1, N_HEADS, n_query, D_HEAD), mask=Mask())
-    added = replace(plain, terms=(ScoreTerm("bias", table, -2), ScoreTerm("other", 100 * table, 0)))
+    added = replace(plain, terms=(DistanceTerm("bias", table, -2), DistanceTerm("other", 100 * table, 0)))
     for head in range(N_HEADS):
         before, after = plain.scores(head), added.scores(head)
         for i in range(n_query):

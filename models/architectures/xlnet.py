@@ -1,0 +1,130 @@
+"""XLNet (Yang et al. 2019), read top to bottom: one text, whose tokens are predicted in any order. Two streams of states run
+through the same weights: the content stream knows its own token, the query stream only where it stands."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from models.architectures.base import Architecture, Field, check_fields
+from models.layers import masks
+from models.layers.blocks import NORMAL_STD, AddNorm, FeedForward
+from models.layers.masks import Mask, Masks, SiteKind
+from models.layers.relative import RelativeAttention
+from models.trace import tap
+
+CONTENT = SiteKind("content", "encoder", "content", "text", "text")
+QUERY = SiteKind("query", "encoder", "query", "text", "text")
+
+
+@dataclass(frozen=True)
+class XLNetConfig:
+    """The sizes of one XLNet."""
+
+    vocab_size: int
+    d_model: int = 768
+    n_heads: int = 12
+    n_layers: int = 12
+    n_ctx: int = 512             # longest text, in tokens
+    d_ff: int = 0                # 0 becomes 4·d_model
+    dropout: float = 0.1
+    activation: str = "gelu"     # of models.layers.blocks.ACTIVATIONS
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        if self.d_ff == 0:
+            object.__setattr__(self, "d_ff", 4 * self.d_model)
+        check_fields(self)
+
+    @classmethod
+    def base(cls, vocab_size: int = 32_000) -> "XLNetConfig":
+        """XLNet-Base, the size of BERT-Base (Yang et al. 2019, §3.1)."""
+        return cls(vocab_size)
+
+
+class TwoStreamLayer(nn.Module):
+    """Attention, then feed-forward, each inside Add & Norm (post-LN), of the content stream h and the query stream g
+    (Yang et al. 2019, §2.3, eq. of "two-stream self-attention"). Both have the same weights and read h."""
+
+    path = "layers.0"
+
+    def __init__(self, config: XLNetConfig) -> None:
+        super().__init__()
+        d_model, dropout = config.d_model, config.dropout
+        self.content_attn = RelativeAttention(d_model, config.n_heads, CONTENT, QUERY)
+        self.ff = FeedForward(d_model, config.d_ff, "text", config.activation)
+        self.add_norm_1, self.add_norm_2 = (AddNorm(d_model, dropout, "post") for _ in range(2))
+
+    def forward(
+        self, h: Float[Tensor, "batch n d_model"], g: Float[Tensor, "batch n d_model"] | None,
+        segments: Int[Tensor, "batch n"], both: tuple[Mask, Mask],
+    ) -> tuple[Tensor, Tensor | None]:
+        read_h, read_g = self.content_attn(h, g, segments, both)
+        after = self._rest(h, read_h, "")
+        return after, None if g is None else self._rest(g, read_g, "query_")
+
+    def _rest(self, x: Tensor, read: Tensor, mark: str) -> Tensor:
+        tap(self.path, f"{mark}resid_pre", x, "text", "d_model", "residual stream before attention")
+        x = self.add_norm_1(x, lambda _: read)
+        tap(self.path, f"{mark}resid_mid", x, "text", "d_model", self.add_norm_1.formula)
+        x = self.add_norm_2(x, lambda states: self.ff(states, mark))
+        tap(self.path, f"{mark}resid_post", x, "text", "d_model", self.add_norm_2.formula)
+        return x
+
+
+class Encoder(nn.Module):
+    """The layers; what each makes of both streams goes to the next."""
+
+    def __init__(self, config: XLNetConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(TwoStreamLayer(config) for _ in range(config.n_layers))
+
+    def forward(
+        self, h: Tensor, g: Tensor | None, segments: Int[Tensor, "batch n"], both: tuple[Mask, Mask]
+    ) -> tuple[Tensor, Tensor | None]:
+        for layer in self.layers:
+            h, g = layer(h, g, segments, both)
+        return h, g
+
+
+class XLNet(Architecture):
+    """h⁽⁰⁾ = embedding(token), g⁽⁰⁾ = w, the same for all; p(x | those before it in the order) = softmax(g⁽ᴺ⁾·Eᵀ + b)
+    (Yang et al. 2019, eq. 4 and §2.3). Memory of earlier texts (Transformer-XL) is left out."""
+
+    fields = (Field("text", "text"),)
+    streams = ("text",)
+    kinds = (CONTENT, QUERY)
+
+    def __init__(self, config: XLNetConfig) -> None:
+        super().__init__(config, positions=False, dropout=config.dropout)
+        self.placeholder = nn.Parameter(torch.empty(config.d_model))       # w, where every query begins
+        self.encoder = Encoder(config)
+        self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
+        for name, parameter in self.named_parameters():                    # as in the released code
+            if parameter.dim() > 1 or name == "placeholder":
+                nn.init.normal_(parameter, std=NORMAL_STD)
+        self._set_paths()
+
+    def forward(
+        self, text: Int[Tensor, "batch n"], rank: Int[Tensor, "batch n"] | None = None,
+        segments: Int[Tensor, "batch n"] | None = None, masks: Masks | None = None,
+    ) -> Float[Tensor, "batch n vocab"]:
+        """Logits of the token at each position, from those before it in the order. `rank` is when each position's turn comes,
+        left to right if None; `segments` tell texts apart, one text if None."""
+        segments = torch.zeros_like(text) if segments is None else segments
+        masks = self.masks(text, rank) if masks is None else masks
+        h = self._embed(text, "text", "encoder")
+        g = self.dropout(self.placeholder.expand_as(h))
+        tap("encoder", "query_embedding", g, "text", "d_model", "w, the same at every position")
+        _, g = self.encoder(h, g, segments, (masks[CONTENT.name], masks[QUERY.name]))
+        logits = F.linear(self.dropout(g), self.embedding.weight, self.output_bias)
+        tap("", "logits", logits, "text", "vocab", "query stream · embeddingᵀ + b")
+        return logits
+
+    def masks(self, text: Int[Tensor, "batch n"], rank: Int[Tensor, "batch n"] | None = None) -> Masks:
+        """Padding, and what comes before in the order; the content stream sees its own token besides."""
+        rank = torch.arange(text.shape[1], device=text.device).expand_as(text) if rank is None else rank
+        layers = {kind: masks.in_order(rank, itself=kind is CONTENT) for kind in self.kinds}
+        return {kind.name: Mask([masks.padding(text, self.config.pad_id), layer]) for kind, layer in layers.items()}

@@ -1,0 +1,105 @@
+"""Attention with relative positions and segments (Dai et al. 2019, §3.3; Yang et al. 2019, §2.4–2.5), for two streams of states
+that share its weights."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from models.layers.masks import Mask, SiteKind
+from models.layers.positions import wavelengths
+from models.layers.similarity import LearnedSimilarity
+from models.trace import RelativePositionTerm, SegmentTerm, current
+from models.trace.deferred import Product
+from models.trace.edits import edited
+
+
+def distance_vectors(n: int, d_model: int) -> Float[Tensor, "distance d_model"]:
+    """r of the distances i − j = n−1 … −(n−1), so of a key from n−1 before its query to n−1 after it: first all sines, then
+    all cosines, as in the released Transformer-XL and XLNet."""
+    distance = torch.arange(n - 1, -n, -1, dtype=torch.float64)[:, None]
+    angle = distance * 2 * torch.pi / wavelengths("paper", d_model)[::2]
+    return torch.cat([angle.sin(), angle.cos()], -1).float()
+
+
+class RelativeAttention(nn.Module):
+    """score(i, j) = [(W_Q·x_i + u)·k_j + (W_Q·x_i + v)·W_R·r_(i−j) + (W_Q·x_i + s)·e]/√d_head, where e is one of two vectors: of the
+    same segment or of different ones. No matrix has a bias but u, v and s. `content` and `query` say what its two streams ask."""
+
+    path = "attention"
+
+    def __init__(self, d_model: int, n_heads: int, content: SiteKind, query: SiteKind) -> None:
+        super().__init__()
+        if n_heads < 1 or d_model % n_heads:
+            raise ValueError(f"d_model ({d_model}) must be divisible by n_heads ({n_heads})")
+        self.kind, self.query_kind, self.n_heads, self.d_head = content, query, n_heads, d_model // n_heads
+        self.W_Q, self.W_K, self.W_V, self.W_O, self.W_R = (nn.Linear(d_model, d_model, bias=False) for _ in range(5))
+        self.u, self.v, self.s = (nn.Parameter(torch.empty(n_heads, self.d_head)) for _ in range(3))
+        self.segment = nn.Parameter(torch.empty(2, n_heads, self.d_head))      # of the same, of different ones
+        self.similarity = LearnedSimilarity("scaled dot", self.d_head)
+
+    @property
+    def projections(self) -> dict[str, tuple[Tensor, Tensor | None]]:
+        """W_Q W_K W_V W_O → (weight, bias), without gradients; u is the bias of the queries that meet the keys."""
+        layers = {"W_Q": self.W_Q, "W_K": self.W_K, "W_V": self.W_V, "W_O": self.W_O}
+        return {
+            name: (layer.weight.detach(), self.u.detach().flatten() if name == "W_Q" else None) for name, layer in layers.items()
+        }
+
+    def forward(
+        self,
+        content: Float[Tensor, "batch n d_model"],
+        query: Float[Tensor, "batch n d_model"] | None,
+        segments: Int[Tensor, "batch n"],
+        masks: tuple[Mask, Mask],
+    ) -> tuple[Tensor, Tensor | None]:
+        """Both streams read keys and values of the content stream. Returns what each has read; None for no query stream."""
+        r = distance_vectors(content.shape[1], self.W_R.in_features).to(content.device, content.dtype)
+        keys = self.W_R(r).unflatten(-1, (self.n_heads, -1)).transpose(0, 1)              # (head, distance, d_head)
+        k, v = self._split(self.W_K(content)), self._split(self.W_V(content))
+        streams = [(self.kind, self.path, "", content, masks[0])]
+        if query is not None:
+            streams.append((self.query_kind, f"{self.path.removesuffix('content_attn')}query_attn", "query_", query, masks[1]))
+        read = [self._read(kind, name, mark, x, content, k, v, keys, segments, mask) for kind, name, mark, x, mask in streams]
+        return read[0], read[1] if query is not None else None
+
+    def _read(
+        self, kind: SiteKind, name: str, mark: str, x: Tensor, content: Tensor,
+        k: Tensor, v: Tensor, keys: Tensor, segments: Tensor, mask: Mask,
+    ) -> Tensor:
+        n = x.shape[1]
+        plain = self._split(self.W_Q(x))                                                  # (batch, head, query, d_head)
+        q, at_distance, at_segment = (plain + bias[:, None] for bias in (self.u, self.v, self.s))
+        mask = edited(mask, kind.name, name, self.n_heads, n, n, x.device)
+        scale, ends = self.d_head**-0.5, self.segment.transpose(0, 1)                     # (head, 2, d_head)
+        bias = _shifted(at_distance @ keys.transpose(-1, -2))                             # (batch, head, query, key)
+        same, other = (at_segment @ ends.transpose(-1, -2)).unbind(-1)
+        bias = bias + torch.where(_differ(segments), other[..., None], same[..., None])
+        bias = bias * scale
+        if mask.blocking is not None:
+            bias = bias.masked_fill(~mask.blocking, -torch.inf)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        joined = out.transpose(1, 2).flatten(2)                                           # (batch, query, d_model)
+        if (recording := current()) is not None:
+            terms = (
+                RelativePositionTerm("position", at_distance.detach(), keys.detach(), 1 - n, scale),
+                SegmentTerm("segment", at_segment.detach(), ends.detach(), segments, scale),
+            )
+            recording.site(self, x, content, q, k, v, out, mask, terms, name, kind)
+            attn_out = Product.of(self.W_O, joined)
+            recording.tap(name, "attn_out", attn_out, kind.query_stream, "d_model", "Concat(head_out)·W_O")
+        return self.W_O(joined)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+
+
+def _shifted(met: Float[Tensor, "batch head query distance"]) -> Float[Tensor, "batch head query key"]:
+    """Column n−1 + j − i of row i as column j: each row starts one to the left of the one before it."""
+    n = met.shape[-2]
+    return met.flatten(-2)[..., n - 1 : -1].unflatten(-1, (n, 2 * n - 2))[..., :n] if n > 1 else met
+
+
+def _differ(segments: Int[Tensor, "batch n"]) -> Tensor:
+    """(batch, 1, query, key): True where the two stand in different segments."""
+    return segments[:, None, :, None] != segments[:, None, None, :]

@@ -1,0 +1,163 @@
+"""XLNet against Hugging Face's with copied weights, and by itself: both streams, several orders, two segments, no leak."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small import BATCH, D_FF, D_HEAD, N_CTX, N_HEADS, VOCAB, random_ids, randomised
+from torch import Tensor
+from transformers import XLNetConfig as TheirConfig
+from transformers import XLNetLMHeadModel
+
+from models.architectures.xlnet import XLNet, XLNetConfig
+from models.trace import Recording, record
+
+N, N_LAYERS, D_MODEL = 13, 2, N_HEADS * (D_HEAD + 1)      # an even d_head: half sines, half cosines
+
+
+def random_xlnet(**changes: int) -> XLNet:
+    sizes = {"vocab_size": VOCAB, "d_model": D_MODEL, "n_heads": N_HEADS, "n_layers": N_LAYERS, "d_ff": D_FF, "n_ctx": N_CTX}
+    return randomised(XLNet(XLNetConfig(**sizes | changes)))
+
+
+def theirs(model: XLNet) -> XLNetLMHeadModel:
+    config = TheirConfig(
+        vocab_size=VOCAB, d_model=D_MODEL, n_layer=N_LAYERS, n_head=N_HEADS, d_inner=D_FF, ff_activation="gelu",
+        layer_norm_eps=1e-5, dropout=0.0, attn_type="bi",
+        mem_len=None, pad_token_id=0,
+    )
+    other = XLNetLMHeadModel(config).eval()
+    body = other.transformer
+    with torch.no_grad():
+        body.word_embedding.weight.copy_(model.embedding.weight)
+        body.mask_emb.copy_(model.placeholder)
+        other.lm_loss.bias.copy_(model.output_bias)
+        for block, layer in zip(body.layer, model.encoder.layers, strict=True):
+            ours, attention = layer.content_attn, block.rel_attn
+            for name, linear in {"q": ours.W_Q, "k": ours.W_K, "v": ours.W_V, "r": ours.W_R}.items():
+                getattr(attention, name).copy_(linear.weight.T.reshape(D_MODEL, N_HEADS, -1))
+            attention.o.copy_(ours.W_O.weight.reshape(D_MODEL, N_HEADS, -1))
+            for name, bias in {"r_w_bias": ours.u, "r_r_bias": ours.v, "r_s_bias": ours.s, "seg_embed": ours.segment}.items():
+                getattr(attention, name).copy_(bias)
+            attention.layer_norm.load_state_dict(layer.add_norm_1.layer_norm.state_dict())
+            block.ff.layer_norm.load_state_dict(layer.add_norm_2.layer_norm.state_dict())
+            block.ff.layer_1.load_state_dict(layer.ff.W_1.state_dict())
+            block.ff.layer_2.load_state_dict(layer.ff.W_2.state_dict())
+    return other
+
+
+def rank_of(order: list[int]) -> Tensor:
+    return torch.tensor([order.index(position) for position in range(len(order))])
+
+
+def run(model: XLNet, ids: Tensor, rank: Tensor, segments: Tensor) -> tuple[Tensor, Recording]:
+    with record() as recording, torch.no_grad():
+        return model(ids, rank.expand_as(ids), segments), recording
+
+
+ORDERS = {
+    "left to right": list(range(N)), "right to left": list(range(N))[::-1],
+    "shuffled": torch.randperm(N, generator=torch.Generator().manual_seed(7)).tolist(),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=list(ORDERS))
+def test_both_streams_are_those_of_the_library(order):
+    """Logits, and every head of both streams. The first of the order sees nothing: here it reads nothing, there it reads all alike,
+    so that its own row differs; no other reads it."""
+    model, ids, rank = random_xlnet(), random_ids(BATCH, N), rank_of(order)
+    segments = torch.tensor([[0] * 5 + [1] * (N - 5), [0] * N])
+    logits, recording = run(model, ids, rank, segments)
+    blocked = (rank[None, :] >= rank[:, None]).float().expand(BATCH, N, N)     # they block [query, key]
+    with torch.no_grad():
+        found = theirs(model)(
+            ids, perm_mask=blocked, target_mapping=torch.eye(N).expand(BATCH, N, N), token_type_ids=segments,
+            output_attentions=True,
+        )
+    later = [position for position in range(N) if position != order[0]]
+    torch.testing.assert_close(logits[:, later], found.logits[:, later])
+    assert list(recording.attention) == [f"encoder.layers.{i}.{s}_attn" for i in range(N_LAYERS) for s in ("content", "query")]
+    for i, (content, query) in enumerate(found.attentions):                    # each (batch, head, query, key)
+        for row in range(BATCH):
+            sites = (recording.attention[f"encoder.layers.{i}.{stream}_attn"] for stream in ("content", "query"))
+            ours = [site.weights(None, row) for site in sites]
+            torch.testing.assert_close(ours[0], content[row])
+            torch.testing.assert_close(ours[1][:, later], query[row][:, later])
+            assert not ours[1][:, order[0]].any()
+
+
+def test_base_has_as_many_parameters_as_the_librarys():
+    with torch.device("meta"):
+        ours, other = XLNet(XLNetConfig.base()), XLNetLMHeadModel(TheirConfig(d_model=768, n_layer=12, n_head=12, d_inner=3072))
+    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in other.parameters()) == 116_750_336
+
+
+@pytest.mark.parametrize("changed", [0, 4, 12])
+def test_nothing_that_may_not_see_a_token_moves_with_it(changed):
+    """Content: the token itself and all that come after it in the order. Query, and so the logits: only those after it."""
+    model, ids, order = random_xlnet(), random_ids(1, N), ORDERS["shuffled"]
+    other = ids.clone()
+    other[0, changed] = (ids[0, changed] + 1 - 4) % (VOCAB - 4) + 4
+    rank, segments = rank_of(order), torch.zeros(1, N, dtype=torch.long)
+    (before, first), (after, second) = run(model, ids, rank, segments), run(model, other, rank, segments)
+    later = rank > rank[changed]
+    assert torch.equal((before != after).any(-1)[0], later)
+    last = f"encoder.layers.{N_LAYERS - 1}"
+    for name, sees in {"resid_post": rank >= rank[changed], "query_resid_post": later}.items():
+        moved = first.activations[f"{last}.{name}"].kept != second.activations[f"{last}.{name}"].kept
+        assert torch.equal(moved.any(-1)[0], sees)
+
+
+def test_the_figure_of_the_paper():
+    """Order 3 → 2 → 4 → 1 (fig. 1 and 4), positions from 1: who may see whom."""
+    rank = rank_of([2, 1, 3, 0])[None]
+    masks = random_xlnet().masks(random_ids(1, 4), rank)
+    sees = {name: [{j + 1 for j in range(4) if row[j]} for row in mask.expanded(0, 0, 4, 4)] for name, mask in masks.items()}
+    assert sees == {"content": [{1, 2, 3, 4}, {2, 3}, {3}, {2, 3, 4}], "query": [{2, 3, 4}, {3}, set(), {2, 3}]}
+    assert masks["query"].blocked_by(0, 0, 4, 4) == ["factorisation order"]
+
+
+def test_scores_are_the_sum_of_three_terms():
+    """Each by the paper's formula, cell by cell, from the module's parameters."""
+    model, ids = random_xlnet(), random_ids(1, N)
+    segments = torch.tensor([[0] * 5 + [1] * (N - 5)])
+    _, recording = run(model, ids, rank_of(ORDERS["shuffled"]), segments)
+    site, module = recording.attention["encoder.layers.1.query_attn"], model.encoder.layers[1].content_attn
+    x, h = (recording.activations[f"encoder.layers.1.{mark}resid_pre"].kept[0].double() for mark in ("query_", ""))
+    d, half = D_HEAD + 1, D_MODEL // 2
+    waves = 10000 ** (-torch.arange(half, dtype=torch.float64) / half)
+    W = {name: getattr(module, f"W_{name}").weight.double() for name in "QKR"}
+    for head in range(N_HEADS):
+        own = slice(head * d, (head + 1) * d)
+        for i, j in ((0, 12), (12, 0), (4, 4), (5, 4), (7, 9)):
+            q, k = W["Q"][own] @ x[i], W["K"][own] @ h[j]
+            r = W["R"][own] @ torch.cat([((i - j) * waves).sin(), ((i - j) * waves).cos()])
+            e = module.segment[int(segments[0, i] != segments[0, j]), head]
+            parts = [(q + module.u[head]) @ k, (q + module.v[head]) @ r, (q + module.s[head]) @ e.double()]
+            queries = torch.tensor([i])
+            expected = [float(part.detach()) / d**0.5 for part in parts]
+            content = site.similarity(site.q[0, head], site.k[0, head])[i, j]
+            found = [content, *(term.scores(head, queries, N)[0, j] for term in site.terms)]
+            assert [term.name for term in site.terms] == ["position", "segment"]
+            assert [float(part) for part in found] == pytest.approx(expected, abs=1e-4)
+            assert float(site.scores(head)[i, j]) == pytest.approx(sum(expected), abs=1e-4)
+
+
+def test_padding_changes_nothing():
+    """A row padded to twice its length has the same logits and weights, whatever the padding's place in the order."""
+    model, ids = random_xlnet(), random_ids(1, N)
+    rank = rank_of(ORDERS["shuffled"])
+    padded = torch.cat([ids, torch.zeros(1, 7, dtype=torch.long)], 1)
+    wide = torch.cat([rank, torch.arange(N, N + 7)])
+    plain, first = run(model, ids, rank, torch.zeros_like(ids))
+    logits, second = run(model, padded, wide, torch.zeros_like(padded))
+    torch.testing.assert_close(logits[:, :N], plain)
+    name = "encoder.layers.1.query_attn"
+    torch.testing.assert_close(second.attention[name].weights()[:, :N, :N], first.attention[name].weights())
+
+
+def test_the_query_stream_costs_no_weights():
+    small = random_xlnet()
+    names = {name for name, _ in small.named_parameters()}
+    assert not any("query" in name for name in names)
+    assert replace(small.config, d_ff=0).d_ff == 4 * D_MODEL
