@@ -15,7 +15,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models import decoding
-from models.analysis.checks import Check
 from models.architectures import Model
 from models.decoding import BeamStep, Step
 from models.trace import Activation, AttentionSite, Trace
@@ -147,56 +146,6 @@ def first_divergence(a: Run, b: Run) -> int | None:
     return next((i for i, (x, y) in enumerate(zip(a.taken, b.taken, strict=False)) if x != y), None)
 
 
-def check_runs(parallel: Run, serial: Run, uncached: Run) -> list[Check]:
-    """What must hold if the page is true. `uncached` is `along` the tokens of `serial`.
-
-    Float32: the same sums in another order differ by some 1e-6."""
-    common = first_divergence(parallel, serial)
-    n = min(len(parallel), len(serial)) if common is None else common + 1
-    sums = torch.cat([run.log_probs.exp().sum(-1) for run in (parallel, serial)]) - 1
-    return [
-        Check(
-            "probabilities sum to 1", _largest(sums), 1e-5, "Largest difference from 1, over all positions of both runs"
-        ),
-        Check(
-            "with the cache = without it",
-            _difference(serial, uncached, len(serial)),
-            1e-4,
-            f"Largest difference of any probability, {len(serial)} steps from the cache against one pass without it",
-        ),
-        Check(
-            "same prefix, same probabilities",
-            _difference(parallel, serial, n),
-            1e-4,
-            f"Largest difference between the given text and its own, where both have read the same ({n} positions)",
-        ),
-        *_check_attention(parallel, serial),
-        *_check_states(serial, uncached),
-    ]
-
-
-def _check_attention(parallel: Run, serial: Run) -> list[Check]:
-    rows = [row.sum(-1) - 1 for run in (parallel, serial) for site in run.rows.values() for row in site]
-    if not rows:
-        return []
-    kernel = max(parallel.kernel_error, serial.kernel_error)
-    everywhere = "Largest difference from 1, over all heads, layers and steps"
-    own = "Largest difference from the model's own output, all steps; relative to values above 1"
-    return [
-        Check("attention rows sum to 1", _largest(torch.cat(rows)), 1e-5, everywhere),
-        Check("weights · v is what the model used", kernel, 1e-5, own),
-    ]
-
-
-def _check_states(serial: Run, uncached: Run) -> list[Check]:
-    """That the state kept from step to step is the one a run from the beginning comes to."""
-    if not serial.states:
-        return []
-    apart = torch.cat([(serial.states[name] - uncached.states[name]).flatten() for name in serial.states])
-    said = "Largest difference of any state or context, steps from the kept state against one run from the beginning"
-    return [Check("the kept state is the right one", _largest(apart), 1e-4, said)]
-
-
 @dataclass
 class _Gathered:
     """The parts of a step-by-step run, gathered one step at a time, so that no step's tensors outlive it."""
@@ -264,12 +213,9 @@ def _all_at_once(
 
 def _kernel_error(site: AttentionSite) -> float:
     """In units of the largest |v|, if that is above 1: sums of numbers in the thousands round by some 1e-4."""
-    return _largest(site.head_out() - site.out[0]) / max(1.0, _largest(site.v[0]))
+    return largest(site.head_out() - site.out[0]) / max(1.0, largest(site.v[0]))
 
 
-def _difference(a: Run, b: Run, n: int) -> float:
-    return _largest(a.log_probs[:n].exp() - b.log_probs[:n].exp())
-
-
-def _largest(values: Tensor) -> float:
+def largest(values: Tensor) -> float:
+    """The largest absolute value; infinite where there is none, so that no check holds of nothing."""
     return float(values.abs().max()) if values.numel() else math.inf

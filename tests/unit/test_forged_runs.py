@@ -10,7 +10,8 @@ from models.analysis import head_walk
 from models.analysis.checks import Check, check_site
 from models.analysis.fixed_vector import check_fixed_vector, fixed_vector
 from models.decoding import runs as decoding_runs
-from models.decoding.runs import Method, Run, check_runs
+from models.decoding.run_checks import check_runs
+from models.decoding.runs import Method, Run
 from models.layers import similarity
 from models.scope import Scope
 from models.tokenizers.base import END, START, Encoding

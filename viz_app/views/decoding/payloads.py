@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from models.decoding.runs import Autoregression, Method, Run, check_runs, of_trace
+from models.decoding.run_checks import check_runs
+from models.decoding.runs import Autoregression, Method, Run, of_trace
 from models.scope import Scope
 from viz_app.drawing.notes import checked, small_print
 from viz_app.session import cache

@@ -1,8 +1,9 @@
-"""Writing with a model: teacher-forced, greedy, sampling, beam. Each yields step records of one form, so they align."""
+"""Writing with a model, one row at a time or a batch: teacher-forced, greedy, sampling. Each yields step records of one form, so
+that they align."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,11 +11,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from models.architectures import Model
-from models.layers.attention import Cache
+from models.decoding.incremental import Forced, Incremental, by_position, limit_of, row_of
 from models.trace import Recording, record
-from models.trace.edits import Edits, editing
-
-Forced = Sequence[int] | Mapping[int, int]      # the first tokens of a run, or position (from 0) → token
+from models.trace.edits import Edits
 
 
 @dataclass(frozen=True)
@@ -48,80 +47,15 @@ class Step:
         return list(zip(ids.tolist(), values.exp().tolist(), strict=True))
 
 
-class Incremental:
-    """A decoding run over a batch of given rows (sources, or texts to go on with): next-token distributions for growing rows,
-    from a cache or recomputed.
-
-    `edits` hold by position, so that a row of m tokens meets the top-left part of a changed mask. Nothing is cached if they
-    open cells ahead: then a new token changes what the ones before it have seen. `memory` is what the model has made of the
-    given rows under these edits, if that is already there."""
-
-    def __init__(
-        self,
-        model: Model,
-        given: Int[Tensor, "batch n"],
-        *,
-        use_cache: bool = True,
-        edits: Edits | None = None,
-        memory: Float[Tensor, "batch n d_memory"] | None = None,
-    ) -> None:
-        self.model, self.given, self.edits = model, given, edits or Edits()
-        self.opening = model.opening(given)                  # (batch, n) before a token is written
-        if memory is None:
-            with editing(self.edits):
-                memory = model.encode(given, model.written_masks(given, self.opening[:, :0]))
-        self.memory = memory
-        grows = [kind.name for kind in model.kinds if kind.query_stream == kind.key_stream == model.writes]
-        self.cache = Cache() if use_cache and not any(map(self.edits.opens_ahead, grows)) else None
-        self.n_cached = 0
-
-    def next_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:
-        """Log-probabilities (nats) of the token after `row`, which starts with the opening and only grows."""
-        return self.new_log_probs(row)[:, -1]
-
-    def new_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch new vocab"]:
-        """The same after each position of `row` that is new since the last call.
-
-        A <pad> that the model wrote is not read either."""
-        start, written = self.n_cached, {kind.name for kind in self.model.kinds if kind.query_stream == self.model.writes}
-        whole = self.model.written_masks(self.given, row)
-        masks = {name: mask.since(start) if name in written else mask for name, mask in whole.items()}
-        with editing(self.edits):
-            logits = self.model.decode(row[:, start:], self.memory, masks, self.cache, start)
-        self.n_cached = 0 if self.cache is None else row.shape[1]
-        return logits.float().log_softmax(-1)
-
-    @property
-    def goes_back(self) -> bool:
-        """Can positions be read ahead and taken back? Not those in a recurrent state, nor where they see each other."""
-        return self.cache is not None and not self.model.is_recurrent
-
-    def cut(self, n: int) -> None:
-        """Go back to the first n positions of the row, where the run `goes_back`."""
-        self.cache.cut(n)
-        self.n_cached = n
-
-    def reorder(self, rows: Int[Tensor, "batch"]) -> None:
-        """Keep these rows of the batch, in this order."""
-        self.given = self.given[rows]
-        self.memory = None if self.memory is None else self.memory[rows]
-        if self.cache is not None:
-            self.cache.reorder(rows)
-
-
-def _row(ids: Sequence[int], model: Model) -> Int[Tensor, "1 n"]:
-    return torch.tensor([list(ids)], device=model.device)
-
-
 @torch.inference_mode()
 def teacher_forced(
     model: Model, given: Sequence[int], written: Sequence[int], *, recorded: bool = False
 ) -> Iterator[Step]:
     """All positions at once, then one record a position of what is `written` after the `given` tokens, and one for </s>.
     A source ends with </s>; `written` is y₁ … yₘ without specials."""
-    rows = _row(given, model)
+    rows = row_of(given, model)
     opening = model.opening(rows)[0].tolist()
-    row = _row([*opening, *written], model)
+    row = row_of([*opening, *written], model)
     with record() if recorded else nullcontext() as recording:
         masks = model.written_masks(rows, row)
         logits = model.decode(row, model.encode(rows, masks), masks)[0, len(opening) - 1 :]
@@ -196,17 +130,17 @@ def written(
     change nothing but the time: tokens that would go on as a draft does are read in one pass, and stand as far as they are
     what would have been taken (blockwise parallel decoding, Stern et al. 2018; from texts that are there, He et al. 2023).
     Recorded or uncached runs and recurrent states read none."""
-    at, end = _by_position(forced), model.config.end_id
-    limit = _limit(model, given, max_new)
+    at, end = by_position(forced), model.config.end_id
+    limit = limit_of(model, given, max_new)
     prefix: list[int] = []
     with torch.inference_mode():
-        run = Incremental(model, _row(given, model), use_cache=use_cache, edits=edits, memory=memory)
+        run = Incremental(model, row_of(given, model), use_cache=use_cache, edits=edits, memory=memory)
         opening = run.opening[0].tolist()
     drafts = [list(draft) for draft in drafts] if run.goes_back and not recorded else []
     while len(prefix) < limit and end not in prefix:
         guess = _going_on(prefix, drafts)[: limit - 1 - len(prefix)]
         with torch.inference_mode(), record() if recorded else nullcontext() as recording:
-            ahead = run.new_log_probs(_row([*opening, *prefix, *guess], model))[0, -len(guess) - 1 :].cpu()
+            ahead = run.new_log_probs(row_of([*opening, *prefix, *guess], model))[0, -len(guess) - 1 :].cpu()
         for log_probs, guessed in zip(ahead, [*guess, None], strict=True):
             chosen = choose(log_probs)
             token = at.get(len(prefix), chosen)
@@ -234,20 +168,6 @@ def _going_on(prefix: list[int], drafts: list[list[int]]) -> list[int]:
     return found
 
 
-def _by_position(forced: Forced) -> dict[int, int]:
-    return dict(forced) if isinstance(forced, Mapping) else dict(enumerate(forced))
-
-
-def _limit(model: Model, given: Sequence[int], max_new: int | None) -> int:
-    """`max_new`, by default what the model says of so many given tokens; within what it can read."""
-    if max_new is None:
-        return model.longest(len(given))
-    if max_new < 1:
-        raise ValueError(f"max_new must be at least 1, not {max_new}")
-    n_opening = model.opening(_row(given, model)).shape[1]
-    return min(max_new, model.config.n_ctx - n_opening)
-
-
 @torch.inference_mode()
 def greedy_batch(
     model: Model, given: Int[Tensor, "batch n"], memory: Float[Tensor, "batch n d_memory"] | None = None
@@ -263,77 +183,3 @@ def greedy_batch(
         if ended.all():
             break
     return [[i for i in written if i not in (pad, end)] for written in row[:, run.opening.shape[1] :].tolist()]
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One node of the beam: the tokens so far, their summed log-probability, its score with length penalty, and the
-    index of its parent among the hypotheses of the step before (−1 at the first step)."""
-
-    tokens: tuple[int, ...]
-    log_prob: float
-    score: float
-    parent: int
-    ended: bool       # with </s>
-
-
-@dataclass(frozen=True)
-class BeamStep:
-    """The hypotheses kept after one step, best first; ended ones stay in the beam as they are."""
-
-    index: int
-    kept: tuple[Hypothesis, ...]
-
-
-def length_penalty(n_tokens: int, alpha: float) -> float:
-    """((5 + n) / 6)^α (Wu et al. 2016, eq. 14)."""
-    return ((5 + n_tokens) / 6) ** alpha
-
-
-@torch.inference_mode()
-def beam(
-    model: Model,
-    given: Sequence[int],
-    *,
-    width: int = 4,
-    alpha: float = 0.6,
-    max_new: int | None = None,
-    forced: Forced = (),
-) -> Iterator[BeamStep]:
-    """Beam search; the best hypothesis is `kept[0]` of the last step. Paper: width 4, α = 0.6 (Vaswani et al. §6.1).
-
-    Where a token is `forced`, every unfinished hypothesis goes on with it alone."""
-    if width < 1:
-        raise ValueError(f"beam width must be at least 1, not {width}")
-    at = _by_position(forced)
-    limit = _limit(model, given, max_new)
-    run = Incremental(model, _row(given, model))
-    opening = run.opening[0].tolist()
-    kept: list[Hypothesis] = []
-    for index in range(limit):
-        alive = [i for i, h in enumerate(kept) if not h.ended] if index else [-1]
-        if not alive:
-            return
-        prefixes = [kept[i].tokens if i >= 0 else () for i in alive]
-        log_probs = run.next_log_probs(torch.cat([_row([*opening, *p], model) for p in prefixes])).cpu()
-        candidates = [replace(h, parent=i) for i, h in enumerate(kept) if h.ended]
-        for i, row in zip(alive, log_probs, strict=True):
-            candidates += _children(kept[i] if i >= 0 else None, i, row, model.config.end_id, width, alpha, at.get(index))
-        kept = sorted(candidates, key=lambda h: -h.score)[:width]
-        yield BeamStep(index, tuple(kept))
-        rows = [alive.index(h.parent) for h in kept if not h.ended]
-        run.reorder(torch.tensor(rows, dtype=torch.long, device=run.given.device))
-
-
-def _children(
-    parent: Hypothesis | None, i: int, log_probs: Tensor, end: int, width: int, alpha: float, only: int | None = None
-) -> list[Hypothesis]:
-    tokens, total = (parent.tokens, parent.log_prob) if parent else ((), 0.0)
-    values, ids = log_probs.topk(min(width, len(log_probs)))
-    if only is not None:
-        values, ids = log_probs[only : only + 1], torch.tensor([only])
-    penalty = length_penalty(len(tokens) + 1, alpha)
-    return [
-        Hypothesis((*tokens, token), total + value, (total + value) / penalty, i, token == end)
-        for token, value in zip(ids.tolist(), values.tolist(), strict=True)
-    ]

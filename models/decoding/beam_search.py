@@ -1,0 +1,84 @@
+"""Beam search, as the hypotheses kept after each step."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from models.architectures import Model
+from models.decoding.incremental import Forced, Incremental, by_position, limit_of, row_of
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One node of the beam: the tokens so far, their summed log-probability, its score with length penalty, and the
+    index of its parent among the hypotheses of the step before (−1 at the first step)."""
+
+    tokens: tuple[int, ...]
+    log_prob: float
+    score: float
+    parent: int
+    ended: bool       # with </s>
+
+
+@dataclass(frozen=True)
+class BeamStep:
+    """The hypotheses kept after one step, best first; ended ones stay in the beam as they are."""
+
+    index: int
+    kept: tuple[Hypothesis, ...]
+
+
+def length_penalty(n_tokens: int, alpha: float) -> float:
+    """((5 + n) / 6)^α (Wu et al. 2016, eq. 14)."""
+    return ((5 + n_tokens) / 6) ** alpha
+
+
+@torch.inference_mode()
+def beam(
+    model: Model,
+    given: Sequence[int],
+    *,
+    width: int = 4,
+    alpha: float = 0.6,
+    max_new: int | None = None,
+    forced: Forced = (),
+) -> Iterator[BeamStep]:
+    """Beam search; the best hypothesis is `kept[0]` of the last step. Paper: width 4, α = 0.6 (Vaswani et al. §6.1).
+
+    Where a token is `forced`, every unfinished hypothesis goes on with it alone."""
+    if width < 1:
+        raise ValueError(f"beam width must be at least 1, not {width}")
+    at = by_position(forced)
+    limit = limit_of(model, given, max_new)
+    run = Incremental(model, row_of(given, model))
+    opening = run.opening[0].tolist()
+    kept: list[Hypothesis] = []
+    for index in range(limit):
+        alive = [i for i, h in enumerate(kept) if not h.ended] if index else [-1]
+        if not alive:
+            return
+        prefixes = [kept[i].tokens if i >= 0 else () for i in alive]
+        log_probs = run.next_log_probs(torch.cat([row_of([*opening, *p], model) for p in prefixes])).cpu()
+        candidates = [replace(h, parent=i) for i, h in enumerate(kept) if h.ended]
+        for i, row in zip(alive, log_probs, strict=True):
+            candidates += _children(kept[i] if i >= 0 else None, i, row, model.config.end_id, width, alpha, at.get(index))
+        kept = sorted(candidates, key=lambda h: -h.score)[:width]
+        yield BeamStep(index, tuple(kept))
+        rows = [alive.index(h.parent) for h in kept if not h.ended]
+        run.reorder(torch.tensor(rows, dtype=torch.long, device=run.given.device))
+
+
+def _children(
+    parent: Hypothesis | None, i: int, log_probs: Tensor, end: int, width: int, alpha: float, only: int | None = None
+) -> list[Hypothesis]:
+    tokens, total = (parent.tokens, parent.log_prob) if parent else ((), 0.0)
+    values, ids = log_probs.topk(min(width, len(log_probs)))
+    if only is not None:
+        values, ids = log_probs[only : only + 1], torch.tensor([only])
+    penalty = length_penalty(len(tokens) + 1, alpha)
+    return [
+        Hypothesis((*tokens, token), total + value, (total + value) / penalty, i, token == end)
+        for token, value in zip(ids.tolist(), values.tolist(), strict=True)
+    ]

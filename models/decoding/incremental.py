@@ -1,0 +1,95 @@
+"""One decoding run from the inside: the next token's distribution for rows that grow, from a cache or recomputed."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from models.architectures import Model
+from models.layers.attention import Cache
+from models.trace.edits import Edits, editing
+
+Forced = Sequence[int] | Mapping[int, int]      # the first tokens of a run, or position (from 0) → token
+
+
+class Incremental:
+    """A decoding run over a batch of given rows (sources, or texts to go on with): next-token distributions for growing rows,
+    from a cache or recomputed.
+
+    `edits` hold by position, so that a row of m tokens meets the top-left part of a changed mask. Nothing is cached if they
+    open cells ahead: then a new token changes what the ones before it have seen. `memory` is what the model has made of the
+    given rows under these edits, if that is already there."""
+
+    def __init__(
+        self,
+        model: Model,
+        given: Int[Tensor, "batch n"],
+        *,
+        use_cache: bool = True,
+        edits: Edits | None = None,
+        memory: Float[Tensor, "batch n d_memory"] | None = None,
+    ) -> None:
+        self.model, self.given, self.edits = model, given, edits or Edits()
+        self.opening = model.opening(given)                  # (batch, n) before a token is written
+        if memory is None:
+            with editing(self.edits):
+                memory = model.encode(given, model.written_masks(given, self.opening[:, :0]))
+        self.memory = memory
+        grows = [kind.name for kind in model.kinds if kind.query_stream == kind.key_stream == model.writes]
+        self.cache = Cache() if use_cache and not any(map(self.edits.opens_ahead, grows)) else None
+        self.n_cached = 0
+
+    def next_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:
+        """Log-probabilities (nats) of the token after `row`, which starts with the opening and only grows."""
+        return self.new_log_probs(row)[:, -1]
+
+    def new_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch new vocab"]:
+        """The same after each position of `row` that is new since the last call.
+
+        A <pad> that the model wrote is not read either."""
+        start, written = self.n_cached, {kind.name for kind in self.model.kinds if kind.query_stream == self.model.writes}
+        whole = self.model.written_masks(self.given, row)
+        masks = {name: mask.since(start) if name in written else mask for name, mask in whole.items()}
+        with editing(self.edits):
+            logits = self.model.decode(row[:, start:], self.memory, masks, self.cache, start)
+        self.n_cached = 0 if self.cache is None else row.shape[1]
+        return logits.float().log_softmax(-1)
+
+    @property
+    def goes_back(self) -> bool:
+        """Can positions be read ahead and taken back? Not those in a recurrent state, nor where they see each other."""
+        return self.cache is not None and not self.model.is_recurrent
+
+    def cut(self, n: int) -> None:
+        """Go back to the first n positions of the row, where the run `goes_back`."""
+        self.cache.cut(n)
+        self.n_cached = n
+
+    def reorder(self, rows: Int[Tensor, "batch"]) -> None:
+        """Keep these rows of the batch, in this order."""
+        self.given = self.given[rows]
+        self.memory = None if self.memory is None else self.memory[rows]
+        if self.cache is not None:
+            self.cache.reorder(rows)
+
+
+def row_of(ids: Sequence[int], model: Model) -> Int[Tensor, "1 n"]:
+    """These tokens as a batch of one, on the model's device."""
+    return torch.tensor([list(ids)], device=model.device)
+
+
+def by_position(forced: Forced) -> dict[int, int]:
+    """Position (from 0) → the token that is taken there whatever the model would choose."""
+    return dict(forced) if isinstance(forced, Mapping) else dict(enumerate(forced))
+
+
+def limit_of(model: Model, given: Sequence[int], max_new: int | None) -> int:
+    """`max_new`, by default what the model says of so many given tokens; within what it can read. Raises ValueError
+    below 1."""
+    if max_new is None:
+        return model.longest(len(given))
+    if max_new < 1:
+        raise ValueError(f"max_new must be at least 1, not {max_new}")
+    n_opening = model.opening(row_of(given, model)).shape[1]
+    return min(max_new, model.config.n_ctx - n_opening)

@@ -1,0 +1,58 @@
+"""What must hold of two runs laid side by side, if what the page shows of them is true."""
+
+import torch
+
+from models.analysis.checks import Check
+from models.decoding.runs import Run, first_divergence, largest
+
+
+def check_runs(parallel: Run, serial: Run, uncached: Run) -> list[Check]:
+    """What must hold if the page is true. `uncached` is `along` the tokens of `serial`.
+
+    Float32: the same sums in another order differ by some 1e-6."""
+    common = first_divergence(parallel, serial)
+    n = min(len(parallel), len(serial)) if common is None else common + 1
+    sums = torch.cat([run.log_probs.exp().sum(-1) for run in (parallel, serial)]) - 1
+    return [
+        Check("probabilities sum to 1", largest(sums), 1e-5, "Largest difference from 1, over all positions of both runs"),
+        Check(
+            "with the cache = without it",
+            _difference(serial, uncached, len(serial)),
+            1e-4,
+            f"Largest difference of any probability, {len(serial)} steps from the cache against one pass without it",
+        ),
+        Check(
+            "same prefix, same probabilities",
+            _difference(parallel, serial, n),
+            1e-4,
+            f"Largest difference between the given text and its own, where both have read the same ({n} positions)",
+        ),
+        *_check_attention(parallel, serial),
+        *_check_states(serial, uncached),
+    ]
+
+
+def _check_attention(parallel: Run, serial: Run) -> list[Check]:
+    rows = [row.sum(-1) - 1 for run in (parallel, serial) for site in run.rows.values() for row in site]
+    if not rows:
+        return []
+    kernel = max(parallel.kernel_error, serial.kernel_error)
+    everywhere = "Largest difference from 1, over all heads, layers and steps"
+    own = "Largest difference from the model's own output, all steps; relative to values above 1"
+    return [
+        Check("attention rows sum to 1", largest(torch.cat(rows)), 1e-5, everywhere),
+        Check("weights · v is what the model used", kernel, 1e-5, own),
+    ]
+
+
+def _check_states(serial: Run, uncached: Run) -> list[Check]:
+    """That the state kept from step to step is the one a run from the beginning comes to."""
+    if not serial.states:
+        return []
+    apart = torch.cat([(serial.states[name] - uncached.states[name]).flatten() for name in serial.states])
+    detail = "Largest difference of any state or context, steps from the kept state against one run from the beginning"
+    return [Check("the kept state is the right one", largest(apart), 1e-4, detail)]
+
+
+def _difference(a: Run, b: Run, n: int) -> float:
+    return largest(a.log_probs[:n].exp() - b.log_probs[:n].exp())
