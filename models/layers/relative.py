@@ -23,8 +23,8 @@ def distance_vectors(n: int, d_model: int) -> Float[Tensor, "distance d_model"]:
 
 
 class RelativeAttention(nn.Module):
-    """score(i, j) = [(W_Q·x_i + u)·k_j + (W_Q·x_i + v)·W_R·r_(i−j) + (W_Q·x_i + s)·e]/√d_head, where e is one of two vectors: of the
-    same segment or of different ones. No matrix has a bias but u, v and s. `content` and `query` say what its two streams ask."""
+    """score(i, j) = [(W_Q·x_i + u)·k_j + (W_Q·x_i + v)·W_R·r_(i−j) + (W_Q·x_i + s)·e]/√d_head, where e is one of two vectors: of
+    the same segment or of different ones. No matrix has a bias but u, v and s. `content` and `query` say what its streams ask."""
 
     path = "attention"
 
