@@ -9,7 +9,7 @@ import pytest
 from stage import ACCENT, INK, LINE, PAPER, QUIET, Stage, hex_of, stage, stage_page
 
 from viz_app.drawing.colours import ramp
-from viz_app.drawing.payload import pack
+from viz_app.drawing.payload import pack, unpack
 
 SOURCE = [["x", "", False], ["y", "said of y", False], ["[end]", "special", True]]
 
@@ -104,7 +104,7 @@ def test_the_words_of_the_beam_have_their_sizes_and_stand_where_they_should(stag
         assert name == [str(y + 14), "13", "middle", "0.6" if one["carried"] else "1", "unicode-bidi: plaintext"]
         assert score == [str(y + 28), "11", "middle", "0.8", None]
     assert stage.attrs("g.node rect", "rx") == ["6"] * len(flat)
-    assert {tuple(one.values()) for one in stage.attrs("g.node", "tabindex", "role")} == {("0", "button")}
+    assert {tuple(one.values()) for one in stage.attrs("g.node", "tabindex", "role")} == {("0", "button"), ("-1", "button")}
     assert (stage.css("svg", "width"), stage.css("svg", "height")) == ([f"{16 + 2 * 104 + 74}px"], [f"{24 + 3 * 44}px"])
     assert stage.css(".detail .what", "display") == ["block"] * 3
 
@@ -232,6 +232,21 @@ def test_a_node_is_chosen_by_click_and_by_key(stage: Stage) -> None:
     scroll = stage.js("(root) => { const s = root.querySelector('.tree-scroll'); return [s.scrollLeft, s.clientWidth]; }")
     assert scroll[0] <= 216
     assert scroll[0] + scroll[1] >= 216 + 74
+
+
+def test_the_arrows_walk_along_the_hypotheses_and_the_tree_is_one_stop_of_tab(stage: Stage) -> None:
+    stage.mount("beam_tree", 900).show(beam_payload((1, 2))[0])
+    steps = unpack(beam_payload()[0])[0]["steps"]
+    assert [i for i, stop in enumerate(stage.attrs("g.node", "tabindex")) if stop == "0"] == [len(steps[0]) + 2]
+    stage.js("(root) => root.querySelectorAll('g.node')[4].focus()")
+    for key, step, rank in (
+        ("ArrowUp", 1, 1), ("ArrowDown", 1, 2), ("ArrowLeft", 0, steps[1][2]["parent"]), ("ArrowRight", 1, steps[1][2]["parent"])
+    ):  # fmt: skip
+        stage.press(key)
+        assert stage.sent[-1] == ["node", {"step": step, "rank": rank}]
+        stage.show(beam_payload((step, rank))[0])
+        held = stage.js("(root) => [root.activeElement.dataset.step, root.activeElement.dataset.rank]")
+        assert held == [str(step + 1), str(rank + 1)]
 
 
 def test_the_beam_as_a_file(stage: Stage) -> None:

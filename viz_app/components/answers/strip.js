@@ -17,13 +17,16 @@ function children(parent, n, make) {
 class Strip {
   constructor(box) {
     this.box = box;
-    box.onkeydown = (event) => {
-      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], { position, places } = this.picture ?? {};
-      if (!step || position + step < 0 || position + step >= places.length) return;
-      event.preventDefault();
-      this.choose(position + step);
-      this.buttons[position + step].focus();
-    };
+    useKeys(box, { ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1) });
+  }
+
+  // To the place before or after; false where there is none.
+  step(by) {
+    const to = this.picture ? this.picture.position + by : -1;
+    if (!(to in (this.picture?.places ?? []))) return false;
+    this.choose(to);
+    this.buttons[to].focus();
+    return true;
   }
 
   show(picture, theme, choose) {

@@ -10,6 +10,7 @@ class Tree {
     Object.assign(this, { picture, theme });
     const { steps } = picture, most = Math.max(...steps.map((kept) => kept.length));
     const width = NODE.left * 2 + (steps.length - 1) * NODE.across + NODE.wide, height = NODE.top + most * NODE.down;
+    const held = this.svg.contains(this.svg.getRootNode().activeElement);      // the keyboard stays in a tree that is drawn anew
     this.svg.replaceChildren();
     this.svg.setAttribute("width", width);
     this.svg.setAttribute("height", height);
@@ -19,6 +20,7 @@ class Tree {
       kept.forEach((node, rank) => s && this.edge(node, s, rank));
     });
     steps.forEach((kept, s) => kept.forEach((node, rank) => this.node(node, s, rank)));
+    if (held) this.svg.querySelector('g.node[tabindex="0"]').focus();
   }
 
   draw(tag, attributes, text, parent = this.svg) {
@@ -43,9 +45,17 @@ class Tree {
     });
   }
 
+  // With the keyboard to another node; false where there is none.
+  go(step, rank) {
+    if (!this.picture.steps[step]?.[rank]) return false;
+    this.svg.querySelector(`g.node[data-step="${step + 1}"][data-rank="${rank + 1}"]`).focus();
+    this.choose(step, rank);
+    return true;
+  }
+
   node(node, step, rank) {
     const { theme, picture } = this, chosen = picture.node[0] === step && picture.node[1] === rank;
-    const group = this.draw("g", { class: "node", tabindex: 0, role: "button", "data-step": step + 1, "data-rank": rank + 1, "data-score": node.score });
+    const group = this.draw("g", { class: "node", tabindex: chosen ? 0 : -1, role: "button", "data-step": step + 1, "data-rank": rank + 1, "data-score": node.score });
     const x = this.x(step), y = this.y(rank), shade = node.best ? theme.accent : theme.line;
     this.draw("rect", {
       x, y, width: NODE.wide, height: NODE.tall, rx: 6, fill: chosen ? theme.accent : theme.background, stroke: shade,
@@ -57,7 +67,11 @@ class Tree {
     this.draw("text", { x: centre, y: y + 28, "text-anchor": "middle", "font-size": 11, fill: ink, opacity: 0.8 }, signed(node.score), group);
     this.draw("title", {}, `${node.text || "(nothing yet)"}\nlog-probability ${node.logProb.toFixed(4)} nats, score ${node.score.toFixed(4)}${node.ended ? "\nended" : ""}`, group);
     group.onclick = () => this.choose(step, rank);
-    group.onkeydown = (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), this.choose(step, rank));
+    useKeys(group, {
+      Enter: group.onclick, " ": group.onclick, ArrowUp: () => this.go(step, rank - 1), ArrowDown: () => this.go(step, rank + 1),
+      ArrowLeft: () => this.go(step - 1, node.parent),
+      ArrowRight: () => this.go(step + 1, Math.min(rank, (picture.steps[step + 1]?.length ?? 0) - 1)),
+    });
   }
 }
 

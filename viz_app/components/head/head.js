@@ -7,7 +7,7 @@ class Head extends Fitted {
     this.lines = new Lines(root.querySelector(".lines"), on);
     this.tip = root.querySelector(".tip");
     this.reading = root.querySelector(".reading");
-    root.onkeydown = (event) => event.key === "Escape" && this.lock && this.hold(null);
+    useKeys(root, { Escape: () => (this.lock ? this.hold(null) : false) });
     const [png, svg] = root.querySelectorAll(".save");
     png.onclick = () => saveCanvas(this.map.cells, this.picture.title, this.picture.file, this.theme);
     svg.onclick = () => saveSvg(this.lines.svg, this.picture.title, this.picture.file, this.theme);

@@ -14,7 +14,7 @@ class Brush {
     });
     const canvas = this.board.cells;
     canvas.tabIndex = 0;
-    canvas.onkeydown = (event) => this.key(event);
+    useKeys(canvas, { ...arrows((rows, columns) => this.go(rows, columns)), " ": () => this.toggle(), Enter: () => this.toggle() });
     canvas.onblur = () => { this.cursor = null; on.hover(null); };
   }
 
@@ -99,18 +99,18 @@ class Brush {
     this.tell();
   }
 
-  key(event) {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    const toggles = event.key === " " || event.key === "Enter";
-    if (!step && !toggles) return;
-    event.preventDefault();
-    const at = this.cursor ?? { query: 0, key: 0 }, within = (v, n) => Math.min(n - 1, Math.max(0, v));
-    this.cursor = step && this.cursor ? { query: within(at.query + step[0], this.rows), key: within(at.key + step[1], this.cols) } : at;
-    if (toggles) {
-      this.set(at.query, at.key, !this.open(at.query, at.key));
-      this.draw();
-      this.tell();
-    }
+  // The keyboard's cell so many rows down and columns to the right; the first key puts it on the first cell.
+  go(rows, columns) {
+    const { cursor } = this, within = (v, n) => Math.min(n - 1, Math.max(0, v));
+    this.cursor = cursor ? { query: within(cursor.query + rows, this.rows), key: within(cursor.key + columns, this.cols) } : { query: 0, key: 0 };
+    this.on.hover(this.cursor);
+  }
+
+  toggle() {
+    const { query, key } = (this.cursor ??= { query: 0, key: 0 });
+    this.set(query, key, !this.open(query, key));
+    this.draw();
+    this.tell();
     this.on.hover(this.cursor);
   }
 

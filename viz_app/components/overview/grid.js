@@ -98,7 +98,7 @@ class Grid {
     button.onpointerenter = () => this.on.enter(this, ...at(), button);
     button.onfocus = () => button.matches(":focus-visible") && this.on.enter(this, ...at(), button);
     button.onpointerleave = button.onblur = () => this.on.leave();
-    button.onkeydown = (event) => this.on.key(event, this, ...at());
+    useKeys(button, arrows((rows, columns) => this.on.step(this, ...at(), rows, columns)));
   }
 
   mark(chosen) {

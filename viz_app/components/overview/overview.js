@@ -84,14 +84,13 @@ class Overview extends Fitted {
     this.zoom.hidden = true;
   }
 
-  key(event, grid, layer, head) {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    const next = this.neighbour(grid, layer + step[0], head + step[1]);
-    if (!next) return;
+  // To the head so many rows below and columns to the right; false where there is none.
+  step(grid, layer, head, rows, columns) {
+    const next = this.neighbour(grid, layer + rows, head + columns);
+    if (!next) return false;
     this.pick(...next);
     next[0].button(next[1], next[2]).focus();
+    return true;
   }
 
   // Past a block's first or last layer the arrows go on in the block above or below.

@@ -19,7 +19,10 @@ class Walk {
     root.querySelector(".on").onclick = () => this.go(this.stage + 1);
     root.querySelector(".save").onclick = () =>
       saveCanvas(this.table.cells, `${this.picture.title} (${this.picture.stages[this.stage].title})`, `${this.picture.file}.stage${this.stage}`, this.theme);
-    this.table.cells.onkeydown = (event) => this.key(event);
+    useKeys(this.table.cells, {
+      ArrowLeft: () => this.stage > 0 && this.go(this.stage - 1), ArrowRight: () => this.stage < this.range.max && this.go(this.stage + 1),
+      ArrowUp: () => this.neighbour(-1), ArrowDown: () => this.neighbour(1),
+    });
     this.watcher = new ResizeObserver(() => this.layout());
     this.watcher.observe(root);
   }
@@ -69,13 +72,10 @@ class Walk {
     this.tell({ query: this.picture.query, key: index });
   }
 
-  key(event) {
-    const { indices } = this.picture, step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-    if (event.key === "ArrowLeft" || event.key === "ArrowRight") return this.go(this.stage + (event.key === "ArrowLeft" ? -1 : 1));
-    const next = step && indices[indices.indexOf(this.key_) + step];
-    if (next === undefined || this.atHeads) return undefined;
-    event.preventDefault();
-    return this.choose(next);
+  // The key above or below the chosen one; false where there is none.
+  neighbour(step) {
+    const { indices } = this.picture, next = indices[indices.indexOf(this.key_) + step];
+    return next !== undefined && !this.atHeads && this.choose(next);
   }
 
   draw() {

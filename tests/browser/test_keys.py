@@ -1,0 +1,90 @@
+"""The keyboard: a component uses the keys that it says it uses, and every other one stays the browser's."""
+# ruff: noqa: F401, F811 (fixtures are imported by name)
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Page
+from served_app import browser, context, page, visit
+from stage import Stage, stage, stage_page
+
+import viz_app
+
+COMPONENTS = Path(viz_app.__file__).parent / "components"
+# page, what stands on it when it is drawn, and what is chosen there: together they have every component to be seen
+PAGES = [
+    ("attention", ".head", {}), ("task", ".answers", {}), ("masks", ".masks", {}), ("decoding", ".stepper", {}),
+    ("decoding", ".beam", {"decoding-how": "beam"}), ("inside", ".walk", {}), ("inside", ".matrices", {"inside-view": "matrices"}),
+    ("inside", ".heads", {"inside-view": "heads"}), ("positions", ".shuffle", {}),
+    ("from-rnn", ".maps", {"from-rnn-section": "Two alignments"}),
+]  # fmt: skip
+# Each element of a component that may have the keyboard is sent each key, which a listener of the window then tells of.
+SWALLOWED = """async ([strange, used]) => {
+  const found = [], held = [{}, { ctrlKey: true }, { altKey: true }, { metaKey: true }, { shiftKey: true }];
+  let names = [];
+  const press = (element, key, modifiers) => {
+    const event = new KeyboardEvent("keydown", { key, bubbles: true, composed: true, cancelable: true, ...modifiers });
+    element.dispatchEvent(event);
+    if (event.defaultPrevented) found.push([element.outerHTML.slice(0, 80), key, ...Object.keys(modifiers)]);
+  };
+  const look = (root) => root.querySelectorAll("*").forEach((element) => {
+    if (element.shadowRoot) look(element.shadowRoot);
+    if (root === document) return;
+    if (element.classList.contains("attnscope")) names.push(element.classList[1]);
+    if (element.tabIndex < 0 && !element.onkeydown && !element.matches("canvas, svg, g")) return;
+    for (const key of strange) for (const modifiers of held) press(element, key, modifiers);
+    for (const key of used) for (const modifiers of held.slice(1)) press(element, key, modifiers);
+  });
+  look(document);
+  return [names, found];
+}"""
+STRANGE = ["F5", "Tab", "PageDown", "PageUp", "Home", "End", "c", "r", "p", "toString"]
+USED = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Enter", " ", "Escape"]
+
+
+def test_no_component_keeps_a_key_from_the_browser_that_it_has_no_use_for(page: Page) -> None:
+    seen: set[str] = set()
+    for path, ready, chosen in PAGES:
+        visit(page, path, f"{ready}[data-painted]", checkpoint="dates", source="24/07/69", lock="q3", **chosen)
+        names, swallowed = page.evaluate(SWALLOWED, [STRANGE, USED])
+        assert swallowed == [], path
+        seen |= set(names)
+    roots = (re.match(r'<div class="attnscope (\w+)"', path.read_text("utf-8")) for path in COMPONENTS.glob("*/*.html"))
+    assert seen == {root[1] for root in roots if root}      # those without such a root have nothing that takes the keyboard
+
+
+def test_tab_leaves_what_a_click_has_given_the_keyboard_to(page: Page) -> None:
+    visit(page, checkpoint="dates", source="24/07/69")
+    held = "document.activeElement?.shadowRoot?.activeElement?.className ?? ''"
+    page.locator(".head canvas.cells").click(position={"x": 200, "y": 100})
+    assert page.evaluate(held) == "cells"
+    for _ in range(4):      # its two buttons lie on the way
+        page.keyboard.press("Tab")
+    assert not page.evaluate("!!document.activeElement.shadowRoot?.querySelector('.head')")
+    page.locator(".overview button").nth(5).click()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Shift+Tab")
+    assert not page.evaluate("!!document.activeElement.shadowRoot?.querySelector('.overview')")
+
+
+def test_keys_are_listened_to_in_one_place() -> None:
+    """So that what holds for one component holds for all."""
+    listening = {path.name for path in COMPONENTS.rglob("*.js") if re.search(r'onkey|Listener\("key', path.read_text("utf-8"))}
+    assert listening == {"keys.js"}
+
+
+def test_a_key_is_used_up_only_by_an_action_that_had_a_use_for_it(stage: Stage) -> None:
+    stage.functions("choice", "useKeys", "arrows")
+    stage.js("""(root) => {
+      const box = document.createElement("div"), moves = (window.moves = []);
+      const move = (rows, columns) => (moves.push([rows, columns]), rows >= 0);
+      own.useKeys(box, { ...own.arrows(move), Escape: () => { moves.push("out"); } });
+      window.press = (key, held = {}) => box.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true, ...held }));
+    }""")
+    left_to_the_browser = [stage.js("(root, key) => press(key)", key) for key in USED]
+    #                       left, right, up (refused), down, Enter, Space, Escape
+    assert left_to_the_browser == [False, False, True, False, True, True, False]
+    assert stage.js("() => moves") == [[0, -1], [0, 1], [-1, 0], [1, 0], "out"]
+    for held in ("ctrlKey", "altKey", "metaKey", "shiftKey"):
+        assert stage.js("(root, held) => press('Escape', { [held]: true })", held)
+    assert len(stage.js("() => moves")) == 5
