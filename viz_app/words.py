@@ -14,6 +14,8 @@ _TITLES = {
     ("decoder", "alignment"): ("Alignment", "Alignment"),
 }
 
+STEP = "a row is read → written"      # how a row is named where the model writes
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -131,10 +133,15 @@ def head_title(site: AttentionSite, head: int, t: Terms) -> str:
     return f"{place(site, head)}: what each {query.token} reads from {key.text}"
 
 
-def axes(site: AttentionSite, t: Terms) -> tuple[str, str]:
-    """(query axis, key axis): who reads, and what is read."""
+def axes(site: AttentionSite, t: Terms, writes: bool = False) -> tuple[str, str]:
+    """(query axis, key axis): who reads, and what is read; `writes` if a row is named by what it reads and what it writes."""
     query, key = t.of(site.query_stream), t.of(site.key_stream)
-    return f"who reads (query): {query.text}", f"what is read (key): {key.text}"
+    return f"who reads (query): {query.text}{f', {STEP}' * writes}", f"what is read (key): {key.text}"
+
+
+def sides(writes: bool) -> str:
+    """What rows and columns are, where there is no room for their names."""
+    return f"Rows read{f' ({STEP})' * writes}, columns are read"
 
 
 def where_from(site: AttentionSite, t: Terms) -> str:
@@ -172,14 +179,15 @@ def formula(site: AttentionSite) -> str:
     }.get(site.similarity.name) or site.similarity.formula
 
 
-def how_to_read(site: AttentionSite) -> str:
-    """How one row of the picture is made, in words and then in symbols."""
+def how_to_read(site: AttentionSite, writes: bool = False) -> str:
+    """How one row of the picture is made, in words and then in symbols; `writes` as in `axes`."""
+    named = " It is named by the token just read and the one to be written: **read → written**." if writes else ""
     passes_on = (
         "the context is that mixture of the states, Σ weight · h(j)." if is_alignment(site)
         else "the head then passes on that mixture of the values, weights · V."
     )
     return (
-        "Each row is one reader. Its weights say how it divides its attention: none is negative and together they make 1. "
+        f"Each row is one reader.{named} Its weights say how it divides its attention: none is negative and together they make 1. "
         f"They are softmax({formula(site)}) over the keys the row may read; {passes_on}"
     )
 

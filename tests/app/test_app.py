@@ -209,7 +209,7 @@ def test_a_bad_checkpoint_in_the_url_says_so_without_a_picture() -> None:
 def test_a_folder_of_ones_own_opens(tmp_path: Path) -> None:
     folder = shutil.copytree(shipped_folder() / "dates", tmp_path / "mine", ignore=shutil.ignore_patterns("snapshots"))
     header, _ = shown_head(open_app(checkpoint=str(folder)))
-    assert header["queries"][0][0] == "[start]"
+    assert header["queries"][0][0].startswith("[start] → ")
 
 
 def folder_with(tmp_path: Path, name: str, n_ctx: int, **record: object) -> str:

@@ -140,7 +140,7 @@ def test_the_page_offers_and_opens_what_is_offered(shelf: Path, monkeypatch: pyt
     share(monkeypatch)
     app = opened("shelf/mine")
     assert app.selectbox(key="checkpoint").options == ["eng-fra", *(n for n in checkpoints.offered() if n != "eng-fra")]
-    assert picture(app, "head")[0]["queries"][0][0] == "[start]"
+    assert picture(app, "head")[0]["queries"][0][0].startswith("[start] → ")
 
 
 @pytest.mark.parametrize("name", ["~nosuchuser", "~root", "\x00", "a" * 300, "/proc/self", "/no/such/folder", "..", "/"])

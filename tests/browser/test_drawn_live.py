@@ -395,6 +395,15 @@ def test_a_long_text_is_shortened_in_the_middle_by_whole_characters(stage: Stage
         assert stage.page.evaluate("(room) => own.fit('abcdefgh', room, (t) => [...t].length)", room) == short
 
 
+def test_of_a_long_step_both_tokens_stay(stage: Stage) -> None:
+    stage.functions("stepper", "fit")
+    for whole, room, short in (
+        ("abcdefgh → xyz", 14, "abcdefgh → xyz"), ("abcdefgh → xyz", 13, "abc…fgh → xyz"), ("abc → stuvwxyz", 11, "abc → st…yz"),
+        ("abcdefgh → stuvwxyz", 11, "ab…h → st…z"), ("abcd → wxyz", 0, "a… → w…"),
+    ):  # fmt: skip
+        assert stage.page.evaluate("([t, n]) => own.fit(t, n, (text) => [...text].length)", [whole, room]) == short
+
+
 def test_colours_run_evenly_from_the_page_to_the_accent(stage: Stage) -> None:
     stage.functions("head", "rampOf", "rgb", "contrast", "css")
     for paper, accent in ((PAPER, ACCENT), (DARK["--st-background-color"], DARK["--st-primary-color"]), ("#fff4e0", "#7a0019")):

@@ -44,7 +44,7 @@ def payload(
         if n == 1:
             codes[:, :, 0, 3] = 0
         blocks.append({
-            "kind": kind, "title": f"Title of {kind}", "subtitle": f"who reads in {kind}",
+            "kind": kind, "title": f"Title of {kind}", "subtitle": f"who reads in {kind}", "sides": f"sides of {kind}",
             "sites": [f"{kind}.layers.{i}" for i in range(layers)], "layers": [2 * i + 1 for i in range(layers)],
             "heads": n_heads, "rows": ROWS, "cols": COLS, "pool": pool, "offset": offset,
         })  # fmt: skip
@@ -140,7 +140,8 @@ def test_heads_are_numbered_from_1_in_their_colours_and_layers_by_their_number(s
 
 def test_very_small_pictures_number_every_second_head(stage: Stage) -> None:
     blocks = [{
-        "kind": "encoder", "title": "t", "subtitle": "s", "sites": ["a"], "layers": [1], "heads": 16, "rows": 1, "cols": 1,
+        "kind": "encoder", "title": "t", "subtitle": "s", "sides": "",
+        "sites": ["a"], "layers": [1], "heads": 16, "rows": 1, "cols": 1,
         "pool": 1, "offset": 0,
     }]  # fmt: skip
     for width, step in ((230, 2), (300, 2), (308, 1)):
@@ -234,7 +235,7 @@ def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
     stage.move(button("decoder", 2, 3), 10, 10)
     assert not stage.hidden(".zoom")
     assert stage.text(".zoom .name") == "Title of decoder: layer 5, head 4"
-    assert stage.text(".zoom .note") == "Rows read, columns are read; hatched = masked. Each pixel = largest of 4 × 4."
+    assert stage.text(".zoom .note") == "sides of decoder; hatched = masked. Each pixel = largest of 4 × 4."
     pixels = stage.pixels(".zoom canvas")
     assert (pixels.wide, pixels.tall) == (216 * RATIO, 216 * RATIO)
     for r in range(ROWS):
@@ -253,7 +254,7 @@ def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
     assert zoom["top"] == pytest.approx(at["top"] - 20, abs=0.1)
     stage.move(button("encoder", 0, 1), 10, 10)
     assert stage.text(".zoom .name") == "Title of encoder: layer 1, head 2"
-    assert stage.text(".zoom .note") == "Rows read, columns are read; hatched = masked."
+    assert stage.text(".zoom .note") == "sides of encoder; hatched = masked."
     stage.away()
     assert stage.hidden(".zoom")
 

@@ -190,8 +190,12 @@ def test_two_alignments_and_what_parts_them() -> None:
     header, arrays = unpack(maps.alignments(two(), SOURCE, TARGET))
     del header["arrays"]
     assert header == {
-        "title": "What each model reads from the source as it writes each token", "file": "two-alignments", "rowAxis": "writing",
-        "colAxis": "reads", "rows": [["e", "", False], ["d", "", False], END],
+        "title": "What each model reads from the source as it writes each token", "file": "two-alignments",
+        "rowAxis": "read → written", "colAxis": "reads", "rows": [
+            ["[start] → e", "reading [start], writing e; [start]: special token <s>", False],
+            ["e → d", "reading e, writing d", False],
+            ["d → [end]", "reading d, writing [end]; [end]: special token </s>", False],
+        ],
         "cols": [["a", "", False], ["b", "", False], ["c", "", False], END],
         "maps": [{"title": one.title, "note": one.note, "array": f"map{i}", "log": False, "least": 0.0, "largest": 1.0, "none": "",
                   "says": "attention weight, one scale"} for i, one in enumerate(two())],
@@ -273,11 +277,12 @@ def test_the_files_read_back() -> None:
     assert files.timings_csv([], "here").strip() == "layer,tokens,repetition,seconds,machine"
     assert files.lengths_csv({}).strip() == "checkpoint,least words,most words,cases,BLEU"
     divergence = torch.tensor([0.125, 1.0, 0.5])
-    heading, *rows = csv.reader(io.StringIO(files.alignments_csv(two(), tokens, ["e", "d", "[end]"], divergence)))
-    assert heading == ["step", "writes", "source place", "source token", "Bahdanau's", "Cross-attention, layer 2, head 1",
+    steps = ["[start] → e", "e → d", "d → [end]"]
+    heading, *rows = csv.reader(io.StringIO(files.alignments_csv(two(), tokens, steps, divergence)))
+    assert heading == ["step", "read → written", "source place", "source token", "Bahdanau's", "Cross-attention, layer 2, head 1",
                        "Jensen–Shannon (bits)"]  # fmt: skip
     for row, (i, j) in zip(rows, [(i, j) for i in range(3) for j in range(4)], strict=True):
-        assert row[:4] == [str(i), ["e", "d", "[end]"][i], str(j), tokens[j]]
+        assert row[:4] == [str(i), steps[i], str(j), tokens[j]]
         assert [float(v) for v in row[4:]] == [float(P[i, j]), float(Q[i, j]), float(divergence[i])]
 
 
@@ -374,11 +379,6 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
             assert np.abs(np.array(came) - mixed(x / 99, "#ffffff", "#1b3fae")).max() <= 16
     assert durations == [700, 2500]
     assert (picture.n_frames, picture.info["loop"]) == (2, 0)
-
-
-@pytest.mark.parametrize(("text", "short"), [("abcdefghijkl", "abcdefghijkl"), ("abcdefghijklm", "abcdef…ijklm")])
-def test_long_tokens_are_shortened(text: str, short: str) -> None:
-    assert growth_files._short(text) == short
 
 
 # states of an RNN

@@ -26,6 +26,7 @@ TERMS = words.terms("translation", "eng-fra")
 OWN, CROSS = "decoder.layers.1.self_attn", "decoder.layers.0.cross_attn"
 SOURCE, TARGET = ["a", "b", "c", "d", "e", "[end]"], ["[start]", "e", "d", "c"]
 PAPER, ACCENT, TEXT, HATCH = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"    # as README shows them
+STEPS = ["[start] → e", "e → d", "d → c", "c → [end]"]      # by what is read and what is written
 START_LABEL = ["[start]", "special token <s>", True]
 
 
@@ -101,8 +102,8 @@ def test_the_space_before_the_first_word_is_not_shown_but_a_space_alone_is() -> 
 
 @pytest.mark.parametrize(("name", "queries", "keys", "axes"), [
     ("encoder.layers.0.self_attn", SOURCE, SOURCE, ("the English sentence", "the English sentence")),
-    (OWN, TARGET, TARGET, ("the French so far", "the French so far")),
-    (CROSS, TARGET, SOURCE, ("the French so far", "the English sentence")),
+    (OWN, STEPS, TARGET, ("the French so far, a row is read → written", "the French so far")),
+    (CROSS, STEPS, SOURCE, ("the French so far, a row is read → written", "the English sentence")),
 ])  # fmt: skip
 def test_the_head_component_is_told_everything_by_its_name(trace: Trace, name: str, queries: list, keys: list, axes: tuple) -> None:
     site = trace.attention[name]
@@ -123,7 +124,11 @@ def test_the_head_component_is_told_everything_by_its_name(trace: Trace, name: s
 
 def test_a_label_tells_the_component_its_hover_and_that_it_is_special(trace: Trace) -> None:
     header, _ = unpack(head(trace, trace.attention[CROSS], 0, TERMS))
-    assert header["queries"][:2] == [START_LABEL, ["e", "", False]]
+    assert header["queries"][:2] == [
+        ["[start] → e", "reading [start], writing e; [start]: special token <s>", False], ["e → d", "reading e, writing d", False],
+    ]  # fmt: skip
+    header, _ = unpack(head(trace, trace.attention[OWN], 0, TERMS))
+    assert header["keys"][:2] == [START_LABEL, ["e", "", False]]
 
 
 # all heads
@@ -143,6 +148,8 @@ def test_the_overview_says_of_every_block_what_it_is(trace: Trace) -> None:
         assert block == {
             "kind": kind, "title": title, "subtitle": subtitle, "sites": sites, "layers": layers, "heads": 3, "rows": rows,
             "cols": cols, "pool": 1, "offset": offset,
+            "sides": "Rows read, columns are read" if kind == "encoder_self" else
+            "Rows read (a row is read → written), columns are read",
         }  # fmt: skip
         offset += len(sites) * 3 * rows * cols
     assert arrays["codes"].shape == (offset,)
@@ -191,7 +198,7 @@ def test_the_csv_is_a_row_a_query_and_a_column_a_key(trace: Trace) -> None:
     site = trace.attention[CROSS]
     rows = list(csv.reader(io.StringIO(export.head_csv(trace, site, 1))))
     assert rows[0] == ["query \\ key", "0 a", "1 b", "2 c", "3 d", "4 e", "5 [end]"]
-    assert [row[0] for row in rows[1:]] == ["0 [start]", "1 e", "2 d", "3 c"]
+    assert [row[0] for row in rows[1:]] == [f"{i} {step}" for i, step in enumerate(STEPS)]
     for i, row in enumerate(rows[1:]):
         np.testing.assert_allclose(np.float32(row[1:]), _by_hand(site, 1)[i], atol=1e-6)
 
@@ -212,7 +219,7 @@ def _by_hand(site: AttentionSite, index: int) -> np.ndarray:
     return scores.masked_fill(~site.allowed(), -torch.inf).softmax(-1).numpy()
 
 
-@pytest.mark.parametrize(("name", "queries", "keys"), [(OWN, TARGET, TARGET), (CROSS, TARGET, SOURCE)])
+@pytest.mark.parametrize(("name", "queries", "keys"), [(OWN, STEPS, TARGET), (CROSS, STEPS, SOURCE)])
 def test_the_drawing_puts_every_weight_where_its_tokens_are(trace: Trace, name: str, queries: list, keys: list) -> None:
     site = trace.attention[name]
     drawing = Drawing(export.head_svg(trace, site, 1, "What it is"))

@@ -33,6 +33,7 @@ CHANGES = Edits.of_kinds(
     cross=MaskChange(lifted=(PADDING,), forbidden=((0, 0), (3, 2))),
 )
 SOURCE, TARGET = ["a", "b", "c", "[end]", "[padding]", "[padding]"], ["[start]", "e", "d", "c"]
+STEPS = ["[start] → e", "e → d", "d → c", "c → [end]"]
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +69,13 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
     header, arrays = unpack(masks_payloads.masks(view))
     del header["arrays"]
     effect, strip = header.pop("effect"), header.pop("strip")
-    assert [label[0] for label in header.pop("queries")] == [label[0] for label in header.pop("keys")] == TARGET
+    assert [label[0] for label in header.pop("queries")] == STEPS
+    assert [label[0] for label in header.pop("keys")] == TARGET
     assert header == {
         "kind": "decoder_self", "painted": [[2, 0, 0], [1, 2, 1]],
         "title": "Decoder masked self-attention: the French so far reads itself",
-        "queryAxis": "who reads (query): the French so far", "keyAxis": "what is read (key): the French so far",
+        "queryAxis": "who reads (query): the French so far, a row is read → written",
+        "keyAxis": "what is read (key): the French so far",
         "layers": [
             {"name": "target padding", "reason": "the key only fills the shorter text up; there is nothing to read"},
             {"name": "look-ahead", "reason": "the key comes after the query; while writing, it does not exist yet"},
@@ -80,14 +83,14 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
         "drawn": {"name": "drawn by hand", "reason": "you forbade it"}, "story": masks_payloads.story(view),
     }  # fmt: skip
     assert arrays["base"].tolist() == (2 * ~allowed["decoder_self before"]).tolist()       # the second layer's bit
-    assert [label[0] for label in effect.pop("queries")] == TARGET
+    assert [label[0] for label in effect.pop("queries")] == STEPS
     assert [label[0] for label in effect.pop("keys")] == SOURCE
     assert [label[0] for label in effect.pop("labels")] == ["e", "d", "c", "[end]"]
     weights = {name: arrays[name] for name in ("before", "after")}
     largest = np.abs(weights["after"] - weights["before"]).max()
     assert effect == {
         "title": "Decoder layer 2, head 3: what each French token reads from the English sentence", "site": CROSS, "head": 2,
-        "kind": "cross", "file": f"{CROSS}.head2", "queryAxis": "who reads (query): the French so far",
+        "kind": "cross", "file": f"{CROSS}.head2", "queryAxis": "who reads (query): the French so far, a row is read → written",
         "keyAxis": "what is read (key): the English sentence", "scale": min(s for s in (0.1, 0.25, 0.5, 1.0) if s >= largest),
         "given": "Target", "outputs": [view.before.output, view.after.output],
         "sums": [pytest.approx(log_prob(view.before)), pytest.approx(log_prob(view.after))],
@@ -373,7 +376,7 @@ def test_the_tables_read_back(view: MaskView, allowed: dict[str, np.ndarray]) ->
         np.testing.assert_allclose([float(row[column]) for row in table[1:]], [*by_token(of), log_prob(of)], atol=1e-5)
     heading, *rows = csv.reader(io.StringIO(masks_files.head_csv(view)))
     assert heading == ["query", "key", "allowed before", "weight before", "allowed after", "weight after"]
-    cells = [[f"{q} {query}", f"{k} {key}"] for q, query in enumerate(TARGET) for k, key in enumerate(SOURCE)]
+    cells = [[f"{q} {query}", f"{k} {key}"] for q, query in enumerate(STEPS) for k, key in enumerate(SOURCE)]
     assert [row[:2] for row in rows] == cells
     for column, may in ((2, allowed["cross before"]), (4, allowed["cross"])):
         assert [row[column] for row in rows] == [str(cell) for cell in may.ravel()]
@@ -438,7 +441,7 @@ def test_the_drawing_shows_the_mask_before_after_and_the_difference(view: MaskVi
                 assert np.abs(rgb(box.get("fill")) - mixed(float(share), PAPER, high)).max() <= 1
         rows = [text for text in drawing.texts if text.get("text-anchor") == "end"]
         rows = [text for text in rows if left - 10 <= float(text.get("x")) < left]
-        assert [text.text for text in rows] == TARGET
+        assert [text.text for text in rows] == STEPS
         for q, text in enumerate(rows):
             assert top + (q + 0.5) * side < float(text.get("y")) < top + (q + 0.8) * side
         turned = [(text.text, text.get("transform").split(") ")) for text in drawing.texts if text.get("transform")]

@@ -3,6 +3,7 @@ under masks made by hand."""
 
 import csv
 import io
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -83,9 +84,14 @@ def test_a_changed_run_is_the_run_with_that_mask_by_hand(scope: Scope, change: M
 def test_what_the_painter_is_told(scope: Scope) -> None:
     header, _ = unpack(masks_payloads.masks(viewed(scope, WINDOW, shown=1)))
     row = ["[start]", *SECOND, *["[padding]"] * 5]
-    assert [label[0] for label in header["queries"]] == [label[0] for label in header["keys"]] == row
+    read = row[: len(SECOND) + 1]
+    steps = [*(f"{one} → {other}" for one, other in pairwise(read)), read[-1], *["[padding]"] * 5]
+    assert [label[0] for label in header["queries"]] == steps       # nothing follows the last token of the text
+    assert [label[0] for label in header["keys"]] == row
     assert (header["kind"], header["title"]) == ("self", "Decoder masked self-attention: the text reads itself")
-    assert (header["queryAxis"], header["keyAxis"]) == ("who reads (query): the text", "what is read (key): the text")
+    assert (header["queryAxis"], header["keyAxis"]) == (
+        "who reads (query): the text, a row is read → written", "what is read (key): the text",
+    )
     assert header["layers"] == [
         {"name": "text padding", "reason": "the key only fills the shorter text up; there is nothing to read"},
         {"name": "look-ahead", "reason": "the key comes after the query; while writing, it does not exist yet"},

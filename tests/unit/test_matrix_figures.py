@@ -204,7 +204,7 @@ def test_the_matrices_are_the_heads_own_parts(traces: dict[str, Trace], site: st
     if site == CROSS:
         np.testing.assert_array_equal(arrays["memory"], at.site.memory[0].numpy())
     keys = [*"abcde", "[end]"] if site == CROSS else ["[start]", *"edc"]
-    assert [label[0] for label in header["tokens"]["query"]] == ["[start]", *"edc"]
+    assert [label[0] for label in header["tokens"]["query"]] == ["[start] → e", "e → d", "d → c", "c → [end]"]
     assert [label[0] for label in header["tokens"]["key"]] == keys
     assert {name: header[name] for name in ("site", "head", "query", "key", "convention", "title", "masks", "file")} == {
         "site": site, "head": 1, "query": 2, "key": 1, "convention": "columns",

@@ -359,8 +359,8 @@ def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
     header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
     weight = float(arrays["weights"][1])
     assert header["title"] == (
-        f"Decoder layer 2, head 2: how the French token “d” comes to give {inside_text.share(weight)} of its attention to the "
-        "English token “b”"
+        f"Decoder layer 2, head 2: how the French token “d” (writing “c”) comes to give {inside_text.share(weight)} of its "
+        "attention to the English token “b”"
     )
     assert {name: header[name] for name in ("site", "head", "query", "key", "n_keys", "n_heads", "d_model", "d_head", "file")} == {
         "site": CROSS, "head": 1, "query": 2, "key": 1, "n_keys": 6, "n_heads": 3, "d_model": 15, "d_head": 5,
@@ -377,9 +377,9 @@ def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
 
 def test_the_choice_of_tokens_says_who_reads_and_what_is_read(traces: dict[str, Trace]) -> None:
     header, _ = unpack(inside_cell.token_choice(*chosen(traces, "dot"), TERMS))
-    assert header["queryAxis"] == "who reads (query): the French so far"
+    assert header["queryAxis"] == "who reads (query): the French so far, a row is read → written"
     assert header["keyAxis"] == "what is read (key): the English sentence"
-    assert [label[0] for label in header["queries"]] == ["[start]", *"edc"]
+    assert [label[0] for label in header["queries"]] == ["[start] → e", "e → d", "d → c", "c → [end]"]
     assert [label[0] for label in header["keys"]] == [*"abcde", "[end]"]
 
 
@@ -389,13 +389,13 @@ def test_the_sum_of_the_heads_says_which_adds_most(traces: dict[str, Trace]) -> 
     lengths = np.linalg.norm(arrays["added"], axis=1)
     best = int(lengths.argmax())
     total, stream = (np.linalg.norm(arrays[name]) for name in ("total", "residual"))
-    assert header["title"] == "Decoder layer 2, cross-attention: what each head adds to the French token “d”"
+    assert header["title"] == "Decoder layer 2, cross-attention: what each head adds to the French token “d” (writing “c”)"
     assert header["sentence"] == (
         f"At “d”, head {best + 1} adds most: a vector of length {lengths[best]:.2f}. All heads and the bias together make one "
         f"of length {total:.2f}, which is added to the token's own vector of length {stream:.2f}."
     )
     assert (header["site"], header["head"], header["query"], header["file"]) == (CROSS, 1, 2, f"{CROSS}.heads.query2")
-    assert [label[0] for label in header["queries"]] == ["[start]", *"edc"]
+    assert [label[0] for label in header["queries"]] == ["[start] → e", "e → d", "d → c", "c → [end]"]
     assert header["longest"] == arrays["lengths"].max()
 
     def cosine(a: np.ndarray, b: np.ndarray) -> float:
@@ -448,6 +448,11 @@ def test_a_number_has_a_true_minus_sign() -> None:
 
 def test_a_token_in_a_sentence() -> None:
     assert inside_text.quoted(Label("··a")) == "“a”"
+    assert inside_text.quoted(Label("·")) == "“·”"
+    assert inside_text.quoted(Label("[odd]", special=True)) == "[odd]"
+    assert inside_text.quoted(Label("·a → ·b")) == "“a” (writing “b”)"
+    assert inside_text.quoted(Label("[start] → [end]", special=True)) == "[start] (writing [end])"
+    assert inside_text.quoted(Label("[start] → b")) == "[start] (writing “b”)"
 
 
 @pytest.mark.parametrize(("weights", "labels", "query"), [
@@ -457,16 +462,16 @@ def test_a_token_in_a_sentence() -> None:
 def test_the_first_query_shown_is_a_word_that_is_half_decided(weights: list, labels: str, query: int, monkeypatch) -> None:
     rows = [Label(text) for text in labels]
     monkeypatch.setattr(inside_cell, "labels", lambda row: row)
-    monkeypatch.setattr(inside_cell, "token_rows", lambda trace, site: (rows[: len(weights)], [Label("x"), Label("y")]))
+    trace = type("Trace", (), {"axes": lambda self, site: (rows[: len(weights)], [Label("x"), Label("y")])})()
     site = type("Site", (), {"weights": lambda self, head: torch.tensor(weights)})()
-    assert inside_cell.cell(None, site, 0, None, None).query == query
+    assert inside_cell.cell(trace, site, 0, None, None).query == query
 
 
 @pytest.mark.parametrize(("key", "query"), [(0, 1), (1, 0), (2, 0), (-1, 0)])
 def test_a_key_that_is_chosen_alone_finds_its_strongest_reader(key: int, query: int, monkeypatch) -> None:
     rows = [Label("a"), Label("b")]
     monkeypatch.setattr(inside_cell, "labels", lambda row: row)
-    monkeypatch.setattr(inside_cell, "token_rows", lambda trace, site: (rows, rows))
+    trace = type("Trace", (), {"axes": lambda self, site: (rows, rows)})()
     site = type("Site", (), {"weights": lambda self, head: torch.tensor([[0.4, 0.6], [0.9, 0.1]])})()
-    found = inside_cell.cell(None, site, 3, None, key)
+    found = inside_cell.cell(trace, site, 3, None, key)
     assert (found.query, found.key, found.head) == (query, key if 0 <= key < 2 else [1, 0][query], 3)

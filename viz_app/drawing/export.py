@@ -2,22 +2,23 @@
 
 import csv
 import io
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
 
-from models.tokenizers.base import Encoding
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.colours import ACCENT, HATCH, PAPER, TEXT, ramp
-from viz_app.drawing.labels import labels
-from viz_app.drawing.sites import blocked_bits, token_rows
+from viz_app.drawing.labels import Label, axes_labels, shortened
+from viz_app.drawing.sites import blocked_bits
 
 CELL, LEFT, TOP, RIGHT, BOTTOM = 26, 150, 150, 60, 50
+LONGEST = 22        # characters of a row's name
 
 
 def head_csv(trace: Trace, site: AttentionSite, head: int) -> str:
     """A table: a row a query, a column a key, both numbered from 0 ("3 cat"); each weight the shortest exact float32."""
-    query, key = token_rows(trace, site)
+    query, key = axes_labels(trace, site)
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["query \\ key", *_numbered(key)])
@@ -40,7 +41,7 @@ def heads_npz(trace: Trace) -> bytes:
 
 def head_svg(trace: Trace, site: AttentionSite, head: int, title: str) -> str:
     """The heatmap as a vector drawing on white, for print: exact weight in each cell's tooltip, masked cells hatched."""
-    query, key = token_rows(trace, site)
+    query, key = axes_labels(trace, site)
     weights, blocked = site.weights(head).numpy(), blocked_bits(site, head).numpy()
     rows, cols = weights.shape
     width, height = LEFT + cols * CELL + RIGHT, TOP + rows * CELL + BOTTOM
@@ -60,17 +61,17 @@ def head_svg(trace: Trace, site: AttentionSite, head: int, title: str) -> str:
                 f'<rect x="{LEFT + k * CELL}" y="{TOP + q * CELL}" width="{CELL}" height="{CELL}" fill="{fill}" '
                 f'stroke="#d3d9e6" stroke-width="0.5"><title>{said}</title></rect>'
             )
-    parts += [_text(LEFT - 6, TOP + (q + 0.65) * CELL, label.text, "end") for q, label in enumerate(labels(query))]
+    parts += [_text(LEFT - 6, TOP + (q + 0.65) * CELL, shortened(label.text, LONGEST), "end") for q, label in enumerate(query)]
     parts += [
         f'<g transform="translate({LEFT + (k + 0.6) * CELL} {TOP - 8}) rotate(-45)">{_text(0, 0, label.text, "start")}</g>'
-        for k, label in enumerate(labels(key))
+        for k, label in enumerate(key)
     ]
     parts += [_scale(LEFT, TOP + rows * CELL + 18), "</svg>"]
     return "".join(parts)
 
 
-def _numbered(encoding: Encoding) -> list[str]:
-    return [f"{i} {label.text}" for i, label in enumerate(labels(encoding))]
+def _numbered(axis: Sequence[Label]) -> list[str]:
+    return [f"{i} {label.text}" for i, label in enumerate(axis)]
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:

@@ -3,9 +3,14 @@
 from dataclasses import dataclass
 
 from models.tokenizers.base import Encoding
+from models.trace import AttentionSite, Trace
+from models.trace.outputs import NextToken
 
 SPACE = "·"
-_SPECIAL = {"<s>": "[start]", "</s>": "[end]", "<pad>": "[padding]", "<unk>": "[unknown]"}
+ARROW = " → "      # between what a row has read and what it writes; a label's own spaces are shown as SPACE
+END = "[end]"
+_SPECIAL = {"<s>": "[start]", "</s>": END, "<pad>": "[padding]", "<unk>": "[unknown]"}
+SPECIAL_NAMES = frozenset(_SPECIAL.values())
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,56 @@ def labels(encoding: Encoding) -> list[Label]:
     """One label a token, in order."""
     places = zip(encoding.tokens, encoding.offsets, strict=True)
     return [_label(token, place, encoding.text) for token, place in places]
+
+
+def axes_labels(trace: Trace, site: AttentionSite) -> tuple[list[Label], list[Label]]:
+    """The labels of a site's query axis and of its key axis. A query on the stream that the model writes is named by what is
+    read and what is written there ("Elle → ·lit"): the token read alone says nothing of what is looked for. The last token of a
+    text that goes on, and a stream that is only read, keep their own names."""
+    query, key = trace.axes(site)
+    output = _written(trace, site)
+    return labels(query) if output is None else step_labels(query, output.is_closed), labels(key)
+
+
+def writes(trace: Trace, site: AttentionSite) -> bool:
+    """Whether a site's queries stand on the stream that the model writes."""
+    return _written(trace, site) is not None
+
+
+def _written(trace: Trace, site: AttentionSite) -> NextToken | None:
+    outputs = (output for output in trace.outputs.values() if output.stream == site.query_stream)
+    return next((output for output in outputs if isinstance(output, NextToken)), None)
+
+
+def step_labels(row: Encoding, is_closed: bool) -> list[Label]:
+    """One label a step of writing this row; `is_closed` if the last step writes the end of the text."""
+    read, written = labels(row), written_labels(row, is_closed)
+    return [*(_step(*both) for both in zip(read, written, strict=False)), *read[len(written) :]]
+
+
+def written_labels(row: Encoding, is_closed: bool) -> list[Label]:
+    """What each step of writing this row writes: its tokens from the second on, and the end if it `is_closed`."""
+    return [*labels(row)[1:], *[Label(END, "special token </s>", special=True)] * is_closed]
+
+
+def _step(read: Label, written: Label) -> Label:
+    notes = (note for label in (read, written) if (note := label.note and f"{label.text}: {label.note}"))
+    said = "; ".join((f"reading {read.text}, writing {written.text}", *notes))
+    return Label(f"{read.text}{ARROW}{written.text}", said, read.special and written.special)
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most `limit` characters, the middle left out; of a step what is longer, so that both its tokens stay."""
+    parts = text.split(ARROW)
+    limits = [len(part) for part in parts]
+    while sum(limits) + len(ARROW) * (len(parts) - 1) > limit and max(limits) > 2:
+        limits[limits.index(max(limits))] -= 1
+    return ARROW.join(_cut(part, n) for part, n in zip(parts, limits, strict=True))
+
+
+def _cut(text: str, limit: int) -> str:
+    tail = (limit - 1) // 2
+    return text if len(text) <= limit else f"{text[: limit - 1 - tail]}…{text[len(text) - tail :]}"
 
 
 def _label(token: str, place: tuple[int, int] | None, text: str) -> Label:

@@ -11,6 +11,7 @@ from torch import Tensor
 from models.layers.similarity import masked_softmax
 from models.trace import AttentionSite, Trace
 from viz_app import words
+from viz_app.drawing.labels import writes
 from viz_app.drawing.payload import pack
 from viz_app.drawing.sites import by_kind
 
@@ -29,6 +30,7 @@ def overview(trace: Trace, terms: words.Terms, site: str = "", head: int = 0) ->
         codes = torch.cat([pooled_codes(sites[i : i + few], k) for i in range(0, len(sites), few)]).numpy()
         blocks.append({
             "kind": kind, "title": words.kind_title(sites[0]), "subtitle": words.kind_subtitle(sites[0], terms),
+            "sides": words.sides(writes(trace, sites[0])),
             "sites": [s.name for s in sites], "layers": [s.layer + 1 for s in sites],
             "heads": codes.shape[1], "rows": codes.shape[2], "cols": codes.shape[3], "pool": k, "offset": offset,
         })

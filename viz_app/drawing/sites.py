@@ -1,4 +1,4 @@
-"""The attention sites of a trace as a page lists them: by kind, in order of layers, with both their token rows."""
+"""The attention sites of a trace as a page lists them: by kind, in order of layers."""
 
 from itertools import groupby
 
@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from models.layers.masks import ROLES
-from models.tokenizers.base import Encoding
 from models.trace import AttentionSite, Trace
 
 MOST_ROWS = 256     # of a head that are looked at to find the sharpest
@@ -22,11 +21,6 @@ def by_kind(trace: Trace) -> list[tuple[str, list[AttentionSite]]]:
 def _place(site: AttentionSite) -> tuple[bool, int]:
     """Encoder before decoder, self-attention before cross-attention."""
     return site.stack != "encoder", ROLES.index(site.role)
-
-
-def token_rows(trace: Trace, site: AttentionSite) -> tuple[Encoding, Encoding]:
-    """The encodings on the query axis and on the key axis."""
-    return trace.axes(site)
 
 
 def blocked_bits(site: AttentionSite, head: int = 0) -> Tensor:

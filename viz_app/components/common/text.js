@@ -18,11 +18,16 @@ function shorten(text, limit) {
   return characters.slice(0, limit - 1 - tail).join("") + "…" + characters.slice(characters.length - tail).join("");
 }
 
-// Shortened in the middle until `measure(text)` is at most `room`.
+const ARROW = " → ";      // of drawing/labels.py: between what a row has read and what it writes
+
+// Shortened in the middle until `measure(text)` is at most `room`; of a step what is longer, so that both its tokens stay.
 function fit(text, room, measure) {
-  let limit = [...text].length;
+  const parts = text.split(ARROW), limits = parts.map((part) => [...part].length);
   let shown = text;
-  while (limit > 2 && measure(shown) > room) shown = shorten(text, --limit);
+  while (measure(shown) > room && Math.max(...limits) > 2) {
+    limits[limits.indexOf(Math.max(...limits))]--;
+    shown = parts.map((part, i) => shorten(part, limits[i])).join(ARROW);
+  }
   return shown;
 }
 

@@ -65,7 +65,7 @@ class Overview extends Fitted {
     const side = Math.round(216 * ratio);
     paintCodes(context, grid.head(layer, head), block.rows, block.cols, 0, 0, side, side, theme, Math.round(6 * ratio));
     zoom.querySelector(".note").textContent =
-      `Rows read, columns are read; hatched = masked.${block.pool > 1 ? ` Each pixel = largest of ${block.pool} × ${block.pool}.` : ""}`;
+      `${block.sides}; hatched = masked.${block.pool > 1 ? ` Each pixel = largest of ${block.pool} × ${block.pool}.` : ""}`;
     zoom.hidden = false;
     this.placeZoom(button);
   }

@@ -7,9 +7,9 @@ import streamlit as st
 from models import CheckpointError
 from models.trace import AttentionSite
 from viz_app import checkpoints, words
-from viz_app.drawing.labels import labels
+from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.look import look
-from viz_app.drawing.sites import blocked_bits, token_rows
+from viz_app.drawing.sites import blocked_bits
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Switch
@@ -65,6 +65,5 @@ def _animation(shown: CurrentRun, name: str, head: int) -> bytes:
     for step in shown.scope.snapshots:
         snapshot = cache.snapshot_trace(shown.scope, step, trace)
         frames.append(growth_files.Frame(step, snapshot.attention[name].weights(head).numpy()))
-    query, key = token_rows(trace, site)
     title = words.head_title(site, head, shown.terms)
-    return growth_files.head_gif(frames, labels(query), labels(key), blocked_bits(site).numpy(), title)
+    return growth_files.head_gif(frames, *axes_labels(trace, site), blocked_bits(site).numpy(), title)

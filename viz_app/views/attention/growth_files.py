@@ -10,10 +10,11 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from viz_app.drawing.colours import HATCH, PAPER, TEXT, ramp
-from viz_app.drawing.labels import Label
+from viz_app.drawing.labels import Label, shortened
 
 FRAME_MS, LAST_FRAME_MS = 700, 2500
 _CELL, _LEFT, _TOP, _FONT = 24, 120, 110, 13
+_LONGEST_LABEL = 15        # characters
 _LONGEST_PICTURE = 48      # tokens a side; beyond it the cells shrink
 STEP_UNIT = 10             # steps; up to there the axis of the loss curve is nearly even
 LOSSES = "Loss a token: training (line), held-out dates or sentences (dots); the bar is the step shown"
@@ -96,9 +97,9 @@ def _picture(
             _draw_cell(pen, _LEFT + k * cell, _TOP + q * cell, cell, frame.weights[q, k], bool(blocked[q, k]))
     if cell >= 10:
         for q, label in enumerate(queries):
-            pen.text((_LEFT - 6, _TOP + (q + 0.5) * cell), _short(label.text), TEXT, font, anchor="rm")
+            pen.text((_LEFT - 6, _TOP + (q + 0.5) * cell), shortened(label.text, _LONGEST_LABEL), TEXT, font, anchor="rm")
         for k, label in enumerate(keys):
-            _slanted(picture, _short(label.text), (_LEFT + int((k + 0.5) * cell), _TOP - 4), font)
+            _slanted(picture, shortened(label.text, _LONGEST_LABEL), (_LEFT + int((k + 0.5) * cell), _TOP - 4), font)
     _draw_scale(pen, _LEFT, _TOP + rows * cell + 16, font)
     return picture
 
@@ -122,10 +123,6 @@ def _slanted(picture: Image.Image, text: str, foot: tuple[int, int], font: Any) 
     ImageDraw.Draw(strip).text((0, 0), text, 255, font)
     turned = strip.rotate(55, expand=True)
     picture.paste(TEXT, (foot[0] - 6, foot[1] - turned.height), turned)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 12 else f"{text[:6]}…{text[-5:]}"
 
 
 def _font(size: int) -> Any:

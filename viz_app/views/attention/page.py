@@ -8,6 +8,7 @@ import streamlit as st
 from viz_app import ui, words
 from viz_app.components.head import head
 from viz_app.components.overview import overview
+from viz_app.drawing.labels import writes
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -33,7 +34,8 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     if name:
         with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
             name = choose_similarity(shown)
-    site, focus = url_state.focus(compared(shown, step, name).trace)
+    run = compared(shown, step, name)
+    site, focus = url_state.focus(run.trace)
     choices = Choices(step, name, focus)
     drawn = payloads(shown, choices)
     note_similarity(drawn)
@@ -45,7 +47,8 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         explained, checked = st.columns([1.2, 1], gap="medium")
         with explained, st.container(key="explanation"):
             place = words.place(site, focus.head)
-            parts = f"**{place}.** {words.where_from(site, terms)}", words.how_to_read(site), words.departures(shown.scope.config)
+            read = words.how_to_read(site, writes(run.trace, site))
+            parts = f"**{place}.** {words.where_from(site, terms)}", read, words.departures(shown.scope.config)
             st.markdown("\n\n".join(part for part in parts if part))
         with checked:
             ui.checks_panel(drawn["checks"], similarity.trained(at_step(shown, step), name))

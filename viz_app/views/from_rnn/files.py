@@ -53,14 +53,14 @@ def lengths_csv(records: Mapping[str, Sequence[dict]]) -> str:
     return _csv(["checkpoint", "least words", "most words", "cases", "BLEU"], rows)
 
 
-def alignments_csv(pair: Sequence[Aligned], source: Sequence[str], target: Sequence[str], divergence: Tensor) -> str:
+def alignments_csv(pair: Sequence[Aligned], source: Sequence[str], steps: Sequence[str], divergence: Tensor) -> str:
     """A row a step and a source token: both weights, and the divergence of the step in bits."""
     first, second = pair
     rows = (
-        [i, target[i], j, source[j], *(str(value.numpy()) for value in (first.weights[i, j], second.weights[i, j], divergence[i]))]
-        for i in range(len(target)) for j in range(len(source))
+        [i, steps[i], j, source[j], *(str(value.numpy()) for value in (first.weights[i, j], second.weights[i, j], divergence[i]))]
+        for i in range(len(steps)) for j in range(len(source))
     )
-    head = ["step", "writes", "source place", "source token", first.title, second.title, "Jensen–Shannon (bits)"]
+    head = ["step", "read → written", "source place", "source token", first.title, second.title, "Jensen–Shannon (bits)"]
     return _csv(head, rows)
 
 

@@ -10,7 +10,7 @@ import torch
 from models.analysis.divergence import MOST, jensen_shannon
 from models.analysis.reach import Reach
 from models.tokenizers.base import Encoding
-from viz_app.drawing.labels import Label, labels
+from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.payload import pack
 
 DECADES = 3     # powers of ten on the log scale
@@ -81,14 +81,9 @@ def alignments(pair: Sequence[Aligned], source: Encoding, target: Encoding) -> b
     }
     header = {
         "title": "What each model reads from the source as it writes each token", "file": "two-alignments",
-        "rowAxis": "writing", "colAxis": "reads", "rows": [label.as_json() for label in written(target)],
+        "rowAxis": "read → written", "colAxis": "reads",
+        "rows": [label.as_json() for label in step_labels(target, is_closed=True)],
         "cols": [label.as_json() for label in labels(source)], "maps": maps, "bars": bars,
     }
     numbers = {f"map{i}": one.weights.numpy().astype(np.float32) for i, one in enumerate(pair)}
     return pack(header, **numbers, bars=jensen_shannon(*(one.weights for one in pair)).numpy())
-
-
-def written(target: Encoding) -> list[Label]:
-    """The token that each step is to write: the decoder's input row moved by one, with the end mark last."""
-    row = labels(target)
-    return [*row[1:], Label("[end]", "special token </s>", special=True)]

@@ -7,7 +7,7 @@ from models.analysis.divergence import jensen_shannon
 from models.trace import AttentionSite, Trace
 from viz_app import ui, words
 from viz_app.components.maps import maps
-from viz_app.drawing.labels import labels
+from viz_app.drawing.labels import labels, step_labels
 from viz_app.session import cache, reference_models
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
@@ -56,7 +56,7 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
     ]
     apart = jensen_shannon(two[0].weights, two[1].weights)
     maps(draw.alignments(two, first.streams["source"], first.streams["target"]), key="from-rnn-pair")
-    writes = [label.text for label in draw.written(first.streams["target"])]
+    steps = [label.text for label in step_labels(first.streams["target"], is_closed=True)]
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         unequal = words.unequal({scope.name: int(scope.training.get("step", 0)) for scope in scopes})
@@ -65,7 +65,7 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
         source = [label.text for label in labels(first.streams["source"])]
         with st.container(horizontal=True, gap="small", key="downloads"):
             download(
-            "Both alignments, CSV", lambda: files.alignments_csv(two, source, writes, apart), "two-alignments.csv", "text/csv",
+            "Both alignments, CSV", lambda: files.alignments_csv(two, source, steps, apart), "two-alignments.csv", "text/csv",
         )
     with right:
         ui.checks_panel(ui.checked(heads.checks(traces, two, apart)), "")

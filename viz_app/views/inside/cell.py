@@ -11,9 +11,8 @@ from models.analysis import head_walk
 from models.analysis.head_walk import Heads, Walk
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.labels import Label, labels
+from viz_app.drawing.labels import Label, axes_labels, labels, writes
 from viz_app.drawing.payload import pack
-from viz_app.drawing.sites import token_rows
 from viz_app.views.inside import columns as inside_columns
 from viz_app.views.inside import stages as inside_stages
 from viz_app.views.inside import text as inside_text
@@ -52,7 +51,7 @@ def cell(trace: Trace, site: AttentionSite, head: int, query: int | None, key: i
 
 def _telling(trace: Trace, site: AttentionSite, weights: Tensor) -> int:
     strongest, best = weights.max(-1)
-    query, key = (torch.tensor([_is_word(label) for label in labels(row)]) for row in token_rows(trace, site))
+    query, key = (torch.tensor([_is_word(label) for label in labels(row)]) for row in trace.axes(site))
     return int(((strongest - TELLING).abs() + (~query).float() + (~key[best]).float()).argmin())
 
 
@@ -63,12 +62,12 @@ def _is_word(label: Label) -> bool:
 
 def token_choice(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
     """The payload of the component `choice`: both token rows, with the weights of the chosen query."""
-    query, key = token_rows(trace, at.site)
-    reads, read = words.axes(at.site, terms)
+    query, key = axes_labels(trace, at.site)
+    reads, read = words.axes(at.site, terms, writes(trace, at.site))
     header = {
-        "queries": [label.as_json() for label in labels(query)], "keys": [label.as_json() for label in labels(key)],
+        "queries": [label.as_json() for label in query], "keys": [label.as_json() for label in key],
         "query": at.query, "key": at.key, "queryAxis": reads, "keyAxis": read,
-        "blocked": _reasons(at, range(len(key.tokens))),
+        "blocked": _reasons(at, range(len(key))),
     }
     return pack(header, weights=at.site.weights(at.head)[at.query].numpy())
 
@@ -78,7 +77,7 @@ def walk(trace: Trace, at: Cell, terms: words.Terms, stage: int = 0) -> bytes:
     w = at.walk
     every = None if words.is_alignment(at.site) else head_walk.heads(trace, at.site, at.query)
     rows = shown_keys(w, at.key)
-    query, key = _labels(trace, at)
+    query, key = axes_labels(trace, at.site)
     others = torch.ones(len(w.weights), dtype=torch.bool)
     others[rows] = False
     arrays, told = inside_columns.arrays(at.site, w, rows), stages(trace, at, terms, every)
@@ -90,7 +89,7 @@ def walk(trace: Trace, at: Cell, terms: words.Terms, stage: int = 0) -> bytes:
         "columns": {name: inside_columns.as_json(column) for name, column in columns.items() if name in used},
         "links": [[name, title, next(i for i, s in enumerate(told) if name in s.columns)]
                   for name, title in inside_columns.links(at.site)],
-        "queryLabel": query[at.query].as_json(),
+        "queryLabel": labels(trace.axes(at.site)[0])[at.query].as_json(),      # its row is the vector of the token read
         "keyLabels": [_numbered(key[j], j if len(rows) < len(key) else None) for j in rows],
         "blocked": _reasons(at, rows), "n_keys": len(w.weights),
         "shown": inside_text.shown(len(rows), len(w.weights), float(w.weights[others].sum())),
@@ -104,12 +103,12 @@ def walk(trace: Trace, at: Cell, terms: words.Terms, stage: int = 0) -> bytes:
 def heads(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
     """The payload of the component `heads`: what each head adds at the chosen query."""
     every = head_walk.heads(trace, at.site, at.query)
-    query, _ = _labels(trace, at)
+    query, _ = axes_labels(trace, at.site)
     lengths = head_walk.added_norms(at.site)
     header = {
         "site": at.site.name, "head": at.head, "query": at.query, "file": f"{at.site.name}.heads.query{at.query}",
         "title": inside_text.heads_title(at.site, terms, query[at.query]),
-        "sentence": inside_text.heads_sentence(every, query[at.query]),
+        "sentence": inside_text.heads_sentence(every, labels(trace.axes(at.site)[0])[at.query]),
         "queries": [label.as_json() for label in query], "longest": peak(lengths), **_head_scales(every),
     }
     cosines = {"along_total": every.along_total, "along_residual": every.along_residual}
@@ -126,7 +125,7 @@ def shown_keys(w: Walk, key: int) -> list[int]:
 
 def stages(trace: Trace, at: Cell, terms: words.Terms, every: Heads | None = None) -> list[Stage]:
     """The stages of this weight's walk."""
-    query, key = _labels(trace, at)
+    query, key = map(labels, trace.axes(at.site))
     blocked: dict[str, int] = {}
     for names in _reasons(at, range(len(at.walk.weights))):
         for name in names:
@@ -140,11 +139,6 @@ def _numbered(label: Label, place: int | None) -> list:
     """The label, with its place from 0 in front where rows are left out: a text may hold a token many times."""
     text, *rest = label.as_json()
     return [text if place is None else f"{place} {text}", *rest]
-
-
-def _labels(trace: Trace, at: Cell) -> tuple[list[Label], list[Label]]:
-    query, key = token_rows(trace, at.site)
-    return labels(query), labels(key)
 
 
 def _reasons(at: Cell, keys) -> list[list[str]]:

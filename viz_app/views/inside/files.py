@@ -8,7 +8,6 @@ import numpy as np
 from models.analysis import head_walk
 from models.trace import Trace
 from viz_app.drawing.labels import labels
-from viz_app.drawing.sites import token_rows
 from viz_app.views.inside import matrices as inside_matrices
 from viz_app.views.inside.cell import Cell
 from viz_app.views.inside.scaling import bars, curves
@@ -17,7 +16,7 @@ from viz_app.views.inside.scaling import bars, curves
 def walk_csv(trace: Trace, at: Cell) -> str:
     """A row a key, all of them: score, the mask's verdict, masked score, weight, then the terms that sum to the score and
     weight·v, number by number; under the scaled dot product q·k too."""
-    w, names = at.walk, labels(token_rows(trace, at.site)[1])
+    w, names = at.walk, labels(trace.axes(at.site)[1])
     raw = {"q·k": w.raw} if at.site.similarity.name == "scaled dot" else {}
     heading = ["key", *raw, "score", "allowed", "masked", "weight"]
     for product, of in (("term", w.compared.terms), ("weight·v", w.parts)):
@@ -34,7 +33,7 @@ def walk_npz(trace: Trace, at: Cell) -> bytes:
     """Every vector and number of the walk under its name (a, memory, q, k, v, compared_q, compared_k, met, terms, scores, …
     b), all keys, what the similarity has learned, and the tokens; where there is W_O, every head's part and the output."""
     w = at.walk
-    query, key = token_rows(trace, at.site)
+    query, key = trace.axes(at.site)
     names = ("a", "memory", "q", "k", "v", "scores", "allowed", "masked", "weights", "parts", "b")
     arrays = {name: getattr(w, name).numpy() for name in names}
     compared = {"compared_q": w.compared.q, "compared_k": w.compared.k, "met": w.compared.met, "terms": w.compared.terms}

@@ -13,9 +13,9 @@ from models.analysis import head_walk
 from models.analysis.score_terms import sides
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.labels import labels
+from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.payload import pack
-from viz_app.drawing.sites import blocked_bits, token_rows
+from viz_app.drawing.sites import blocked_bits
 from viz_app.views.inside.cell import Cell
 
 
@@ -26,11 +26,11 @@ def matrices(trace: Trace, at: Cell, terms: words.Terms, convention: str = "rows
     site, head, values = at.site, at.head, numbers(at.site, at.head)
     if site.role == "self":
         del values["memory"]                                # the same vectors as x: sent once
-    query, key = token_rows(trace, site)
+    query, key = axes_labels(trace, site)
     header: dict[str, Any] = {
         "site": site.name, "head": head, "query": at.query, "key": at.key, "convention": convention,
         "title": f"{words.head_title(site, head, terms)}, as matrices", "file": f"{words.file_name(site, head)}.{convention}",
-        "tokens": {"query": [label.as_json() for label in labels(query)], "key": [label.as_json() for label in labels(key)]},
+        "tokens": {"query": [label.as_json() for label in query], "key": [label.as_json() for label in key]},
         "masks": [layer.name for layer in site.mask.layers],
         "matrices": _matrices(site, values), "equations": equations(site, convention),
     }

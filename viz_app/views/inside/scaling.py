@@ -12,7 +12,6 @@ from models.analysis.head_walk import Scaling
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.colours import ACCENT
 from viz_app.drawing.labels import labels
-from viz_app.drawing.sites import token_rows
 from viz_app.views.inside.cell import Cell, shown_keys
 
 WITHOUT = "#c8590b"      # the softmax without the division; with it, the accent that weights have everywhere
@@ -63,7 +62,7 @@ def curves(at: Cell) -> list[dict[str, float]]:
 def bars(trace: Trace, at: Cell) -> list[dict]:
     """The chosen query's weights, two rows a key: with and without √d_k; the strongest keys of a long input."""
     c = compared(at)
-    names = labels(token_rows(trace, at.site)[1])
+    names = labels(trace.axes(at.site)[1])
     return [
         {"key": f"{j} {names[j].text}", "place": j, "softmax": name, "weight": float(scaling.weights[j])}
         for j in shown_keys(at.walk, at.key)

@@ -5,7 +5,7 @@ in stages.py.
 from models.analysis.head_walk import Heads
 from models.trace import AttentionSite
 from viz_app import words
-from viz_app.drawing.labels import SPACE, Label
+from viz_app.drawing.labels import ARROW, SPACE, SPECIAL_NAMES, Label
 
 CONVENTIONS = {"rows": "A = Q·Kᵀ (a token is a row)", "columns": "A = Kᵀ·Q (a token is a column)"}
 _ROWS_OR_COLUMNS = {"rows": "a token is a row", "columns": "a token is a column"}
@@ -30,10 +30,11 @@ def conventions(site: AttentionSite) -> dict[str, str]:
 
 
 def quoted(label: Label) -> str:
-    """A token inside a sentence: “cat”, [start]."""
-    if label.special:
-        return label.text
-    return f"“{label.text.lstrip(SPACE) or label.text}”"
+    """A token inside a sentence, or a step: “cat”, [start], “Elle” (writing “lit”)."""
+    read, *written = (
+        part if label.special or part in SPECIAL_NAMES else f"“{part.lstrip(SPACE) or part}”" for part in label.text.split(ARROW)
+    )
+    return f"{read} (writing {written[0]})" if written else read
 
 
 def token_names(site: AttentionSite, t: words.Terms) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from models.tokenizers.base import PAD, SPECIALS
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits
 from viz_app import words
-from viz_app.drawing.labels import Label, labels
+from viz_app.drawing.labels import Label, axes_labels, writes, written_labels
 from viz_app.drawing.notes import checked, small_print, strip
 from viz_app.drawing.payload import pack
 from viz_app.drawing.sites import by_kind
@@ -124,8 +124,7 @@ def kinds(trace: Trace) -> dict[SiteKind, str]:
 
 def given_labels(trace: Trace) -> list[Label]:
     """Of the tokens whose log-probabilities are told: the given text from its second token on, and its end if it has one."""
-    tokens = labels(trace.streams[trace.next_token.stream])[1:]
-    return [*tokens, Label("[end]", "special token </s>", special=True)] if trace.next_token.is_closed else tokens
+    return written_labels(trace.streams[trace.next_token.stream], trace.next_token.is_closed)
 
 
 def token_labels(trace: Trace, kind: str) -> tuple[list[Label], list[Label]]:
@@ -134,8 +133,7 @@ def token_labels(trace: Trace, kind: str) -> tuple[list[Label], list[Label]]:
     lengths = (site.n_query, site.n_key)
     fill = Label("[padding]", f"special token {SPECIALS[PAD]}", special=True)
     both = []
-    for row, n in zip(trace.axes(site), lengths, strict=True):
-        mine = labels(row)
+    for mine, n in zip(axes_labels(trace, site), lengths, strict=True):
         both.append(mine + [fill] * (n - len(mine)))
     return both[0], both[1]
 
@@ -148,7 +146,7 @@ def masks(shown: MaskView) -> bytes:
     own = first_site(shown.before.trace, shown.kind).mask
     base = replace(change, forbidden=(), opened=()).apply(own, n_query, n_key)
     queries, keys = token_labels(shown.after.trace, shown.kind)
-    axes = words.axes(site, shown.terms)
+    axes = words.axes(site, shown.terms, writes(shown.after.trace, site))
     strip, cells = _strip(shown.after.trace)
     effect, effect_arrays = _effect(shown)
     header = {
@@ -173,8 +171,8 @@ def story(shown: MaskView) -> list[str]:
     for kind, name in names.items():
         site, change = first_site(shown.after.trace, kind.name), shown.changes.of(kind.name)
         notes.append(masks_text.outside(name, change, site.n_query, site.n_key))
-        queries, _ = shown.after.trace.axes(site)
-        notes.append(masks_text.empty_rows(site, name, [label.text for label in labels(queries)]))
+        queries, _ = axes_labels(shown.after.trace, site)
+        notes.append(masks_text.empty_rows(site, name, [label.text for label in queries]))
     return masks_text.story(shown.before, shown.after, shown.changes, names, [note for note in notes if note])
 
 
@@ -204,12 +202,13 @@ def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
 def _effect(shown: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     before, after = shown.sites
     queries, keys = token_labels(shown.after.trace, after.kind)
+    axes = words.axes(after, shown.terms, writes(shown.after.trace, after))
     difference = after.weights(shown.head) - before.weights(shown.head)
     header = {
         "title": shown.title, "site": shown.site, "head": shown.head, "kind": after.kind,
         "file": words.file_name(after, shown.head),
         "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
-        "queryAxis": words.axes(after, shown.terms)[0], "keyAxis": words.axes(after, shown.terms)[1],
+        "queryAxis": axes[0], "keyAxis": axes[1],
         "scale": next(s for s in DIFFERENCE_SCALES if float(difference.abs().max()) <= s or s == 1.0),
         "given": shown.after.trace.next_token.stream.capitalize(),
         "labels": [label.as_json() for label in given_labels(shown.after.trace)],

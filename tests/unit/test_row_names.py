@@ -1,0 +1,107 @@
+"""How the rows of a picture are named: by what is read and what is written there, wherever the model writes."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from drawn import letters
+
+from models.tokenizers.base import Encoding
+from models.trace import Trace
+from viz_app import words
+from viz_app.drawing.labels import axes_labels, labels, shortened, step_labels, writes, written_labels
+
+TERMS = words.terms("translation", "eng-fra")
+
+
+@pytest.fixture(scope="module")
+def traces() -> dict[str, Trace]:
+    """Of each family a run whose texts are all different letters."""
+    return {
+        "transformer": letters().run("abcde", "edc"), "attention only": letters("attention only").run("abcde", "edc"),
+        "recurrent": letters("recurrent").run("abcde", "edc"), "gpt": letters("gpt").run("badce", None),
+    }  # fmt: skip
+
+
+def text(row: list) -> list[str]:
+    return [label.text for label in row]
+
+
+@pytest.mark.parametrize("family", ["transformer", "attention only", "recurrent"])
+def test_a_decoders_rows_name_what_is_read_and_then_what_is_written(traces: dict[str, Trace], family: str) -> None:
+    """The written one is the token whose probability the row's logits are for."""
+    trace = traces[family]
+    for site in trace.attention.values():
+        rows, columns = axes_labels(trace, site)
+        own = ["[start]", *"edc"] if site.key_stream == "target" else [*"abcde", "[end]"]
+        assert text(columns) == own
+        if site.query_stream == "source":
+            assert rows == columns
+            assert not writes(trace, site)
+            continue
+        assert writes(trace, site)
+        assert text(rows) == ["[start] → e", "e → d", "d → c", "c → [end]"]
+        assert len(rows) == site.n_query == len(trace.next_token.labels)
+        tokenizer = letters().tokenizer
+        for row, label in zip(rows, trace.next_token.labels, strict=True):
+            (written,) = tokenizer.tokens([label])
+            assert row.text.split(" → ")[1] == {"</s>": "[end]"}.get(written, written)
+
+
+def test_of_a_text_that_goes_on_the_last_row_has_nothing_to_write(traces: dict[str, Trace]) -> None:
+    trace = traces["gpt"]
+    (first, *_) = trace.attention.values()
+    rows, columns = axes_labels(trace, first)
+    assert text(columns) == ["[start]", *"badce"]
+    assert text(rows) == ["[start] → b", "b → a", "a → d", "d → c", "c → e", "e"]
+    assert rows[-1] == columns[-1]
+
+
+def test_a_stream_that_answers_otherwise_keeps_its_tokens(traces: dict[str, Trace]) -> None:
+    trace = replace(traces["gpt"], outputs={})
+    for site in trace.attention.values():
+        assert not writes(trace, site)
+        assert axes_labels(trace, site)[0] == labels(trace.streams["text"])
+
+
+def test_a_row_says_more_on_hover() -> None:
+    row = Encoding("a漢", (1, 4, 3), ("<s>", "▁a", "<unk>"), (None, (0, 1), (1, 2)))
+    unknown = "not in this model's vocabulary, read as <unk>"
+    assert [label.as_json() for label in step_labels(row, is_closed=True)] == [
+        ["[start] → a", "reading [start], writing a; [start]: special token <s>", False],
+        ["a → 漢", f"reading a, writing 漢; 漢: {unknown}", False],
+        ["漢 → [end]", f"reading 漢, writing [end]; 漢: {unknown}; [end]: special token </s>", False],
+    ]  # fmt: skip
+    empty = Encoding("", (1,), ("<s>",), (None,))
+    assert [label.special for label in step_labels(empty, is_closed=True)] == [True]
+    assert step_labels(empty, is_closed=False) == labels(empty)
+    assert text(written_labels(row, is_closed=True)) == ["a", "漢", "[end]"]
+    assert text(written_labels(row, is_closed=False)) == ["a", "漢"]
+
+
+@pytest.mark.parametrize(("whole", "limit", "short"), [
+    ("abcdefghijkl", 12, "abcdefghijkl"), ("abcdefghijklm", 12, "abcdef…ijklm"), ("a → b", 3, "a → b"),
+    ("abcdefghij → k", 10, "abc…ij → k"), ("a → bcdefghijk", 10, "a → bcd…jk"), ("abcdef → ghijkl", 11, "ab…f → gh…l"),
+])  # fmt: skip
+def test_a_long_name_is_cut_so_that_both_its_tokens_stay(whole: str, limit: int, short: str) -> None:
+    assert shortened(whole, limit) == short
+
+
+def test_the_words_beside_the_picture_say_how_rows_are_named(traces: dict[str, Trace]) -> None:
+    site = traces["transformer"].attention["decoder.layers.1.cross_attn"]
+    assert words.axes(site, TERMS, writes=True)[0] == "who reads (query): the French so far, a row is read → written"
+    assert words.axes(site, TERMS)[0] == "who reads (query): the French so far"
+    assert words.axes(site, TERMS, writes=True)[1] == words.axes(site, TERMS)[1] == "what is read (key): the English sentence"
+    assert "read → written" in words.how_to_read(site, writes=True)
+    assert "written" not in words.how_to_read(site)
+    assert words.sides(False) == "Rows read, columns are read"
+    assert words.sides(True) == "Rows read (a row is read → written), columns are read"
+
+
+def test_a_row_reads_the_key_that_its_weights_say(traces: dict[str, Trace]) -> None:
+    """The names are beside the right rows: the weights of the row that writes d are those of a run that ends before d."""
+    shorter = letters().run("abcde", "e")
+    name = "decoder.layers.1.cross_attn"
+    whole, cut = traces["transformer"].attention[name], shorter.attention[name]
+    at = text(axes_labels(traces["transformer"], whole)[0]).index("e → d")
+    torch.testing.assert_close(whole.weights(1)[at], cut.weights(1)[-1], rtol=1e-4, atol=1e-6)
