@@ -20,7 +20,10 @@ from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SE
 from models.layers import masks
 from models.layers.attention import Cache, MultiHeadAttention
 from models.layers.masks import Mask, Masks, SiteKind
+from models.layers.sublayers import Sublayer
 from models.trace import tap
+
+ADD_NORM = "LayerNorm(x + Attn(x, ·))"
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,13 @@ class SelfStack(nn.Module):
             if "layer_norm" in layer:
                 tap(_place(attention), "resid_pre", x, self.stream, "d_model", "residual stream before self-attention")
             x = _added(x, attention(x, x, mask, cache), layer)
+            if "layer_norm" in layer:
+                tap(_place(attention), "resid_post", x, self.stream, "d_model", ADD_NORM)
         return x
+
+    @property
+    def sublayers(self) -> tuple[Sublayer, ...]:
+        return tuple(_sublayer(layer["self_attn"], layer, "resid_pre") for layer in self.layers)
 
 
 class AttentionOnly(EncoderDecoder):
@@ -74,6 +83,11 @@ class AttentionOnly(EncoderDecoder):
         self.decoder.cross_attn = MultiHeadAttention(config.d_model, config.n_heads, CROSS, config.similarity)
         self.decoder.cross = nn.ModuleDict(_add_norm(config))
         self._set_paths()
+
+    @property
+    def sublayers(self) -> tuple[Sublayer, ...]:
+        last = _sublayer(self.decoder.cross_attn, self.decoder.cross, "resid_mid")
+        return (*self.encoder.sublayers, *self.decoder.sublayers, last)
 
     def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
         """As in the Transformer; a side without self-attention has no mask for it."""
@@ -101,11 +115,22 @@ class AttentionOnly(EncoderDecoder):
         if self.config.residual:
             tap(_place(self.decoder.cross_attn), "resid_mid", x, "target", "d_model", "residual stream before cross-attention")
         c = _added(x, self.decoder.cross_attn(x, memory, masks["cross"], cache), self.decoder.cross)
+        if self.config.residual:
+            tap(_place(self.decoder.cross_attn), "resid_post", c, "target", "d_model", ADD_NORM)
         return self._logits(c, f"{'LayerNorm(X + ' * self.config.residual}Attn(X, X'){')' * self.config.residual} · embeddingᵀ")
 
 
 def _add_norm(config: AttentionOnlyConfig) -> dict[str, nn.Module]:
     return {"layer_norm": nn.LayerNorm(config.d_model)} if config.residual else {}
+
+
+def _sublayer(attention: MultiHeadAttention, parts: nn.ModuleDict, before: str) -> Sublayer:
+    """An attention, with what the run records of it: without Add & Norm only what it reads and what it makes."""
+    path, place, out = attention.path, _place(attention), f"{attention.path}.attn_out"
+    stream, role = attention.kind.query_stream, attention.kind.role
+    if "layer_norm" not in parts:
+        return Sublayer(path, role, stream, "", out, out, "none", adds=False)
+    return Sublayer(path, role, stream, f"{place}.{before}", out, f"{place}.resid_post", "post", parts["layer_norm"])
 
 
 def _place(attention: MultiHeadAttention) -> str:

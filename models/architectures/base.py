@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from models.layers.attention import Cache
 from models.layers.masks import Masks, SiteKind
 from models.layers.positions import Positions
+from models.layers.sublayers import Sublayer
 from models.trace import tap
 
 
@@ -53,6 +54,16 @@ class Architecture(nn.Module):
     def similarity(self) -> str:
         """The similarity that another can be put in the place of; "" in a model that learned its own alignment, or has none."""
         return getattr(self.config, "similarity", "")
+
+    @property
+    def sublayers(self) -> tuple[Sublayer, ...]:
+        """Its attentions and feed-forwards along each stream, in the order of the pass; none in a model without such layers."""
+        return ()
+
+    @property
+    def last_norm(self) -> nn.Module:
+        """What stands between its last sublayer and the logits: a LayerNorm, or nothing."""
+        return nn.Identity()
 
     @property
     def continues(self) -> bool:
@@ -110,6 +121,11 @@ class Architecture(nn.Module):
             tap(stack, "position", position[None], stream, "d_model", f"{self.config.positions} position vectors")
             x = x + position
         return self.dropout(x)
+
+    def readout(self, x: Float[Tensor, "*places d_model"]) -> Float[Tensor, "*places vocab"]:
+        """The logits that the model's own output path makes of its stream `writes`; asked of a layer that is not the last, what it
+        would say if it stopped there (nostalgebraist 2020, "the logit lens")."""
+        return F.linear(self.last_norm(x), self.embedding.weight)
 
     def _logits(self, x: Float[Tensor, "batch m d_model"], formula: str) -> Float[Tensor, "batch m vocab"]:
         """What the last layer made, times the embedding matrix; `formula` says so in symbols."""

@@ -11,6 +11,7 @@ from models.layers import masks
 from models.layers.attention import Cache
 from models.layers.blocks import NORMAL_STD, SelfLayer, Stack
 from models.layers.masks import Mask, MaskLayer, Masks, SiteKind
+from models.layers.sublayers import Sublayer
 from models.trace.edits import MaskChange, ready_made
 
 SELF = SiteKind("self", "decoder", "self", "text", "text")
@@ -73,6 +74,14 @@ class GPT(Architecture):
             if isinstance(table, nn.Parameter):
                 nn.init.normal_(table, std=NORMAL_STD)
         self._set_paths()
+
+    @property
+    def sublayers(self) -> tuple[Sublayer, ...]:
+        return self.decoder.sublayers
+
+    @property
+    def last_norm(self) -> nn.Module:
+        return self.decoder.last_norm
 
     def forward(self, text: Int[Tensor, "batch n"], masks: Masks | None = None) -> Float[Tensor, "batch n vocab"]:
         """Logits of the token after each position."""

@@ -11,6 +11,7 @@ from models.layers import masks
 from models.layers.attention import Cache
 from models.layers.blocks import NORMAL_STD, CrossLayer, SelfLayer, Stack
 from models.layers.masks import Mask, Masks
+from models.layers.sublayers import Sublayer
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,14 @@ class Transformer(EncoderDecoder):
         if config.init == "normal":
             nn.init.normal_(self.embedding.weight, std=NORMAL_STD)
         self._set_paths()
+
+    @property
+    def sublayers(self) -> tuple[Sublayer, ...]:
+        return (*self.encoder.sublayers, *self.decoder.sublayers)
+
+    @property
+    def last_norm(self) -> nn.Module:
+        return self.decoder.last_norm
 
     def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
         """Padding for every key, look-ahead for the decoder's self-attention."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from models.layers.attention import Cache, MultiHeadAttention
 from models.layers.masks import Mask, SiteKind
+from models.layers.sublayers import FEED_FORWARD, Sublayer
 from models.trace import current, tap
 from models.trace.deferred import Product
 
@@ -49,23 +50,28 @@ class FeedForward(nn.Module):
             pre, post = Product.of(self.W_1, x), Product.of(self.W_1, x, activate)
             recording.tap(self.path, f"{mark}ff_pre", pre, self.stream, "d_ff", "x·W₁ + b₁")
             recording.tap(self.path, f"{mark}ff_post", post, self.stream, "d_ff", formula)
+            recording.tap(self.path, f"{mark}ff_out", Product.of(self.W_2, post), self.stream, "d_model", "ff_post·W₂ + b₂")
         return self.W_2(ff_post)
 
 
 class AddNorm(nn.Module):
     """Post-LN, the paper's: LayerNorm(x + Sublayer(x)). Pre-LN: x + Sublayer(LayerNorm(x)) (Xiong et al. 2020)."""
 
-    def __init__(self, d_model: int, dropout: float, norm: str) -> None:
+    path = "add_norm"
+
+    def __init__(self, d_model: int, dropout: float, norm: str, stream: str) -> None:
         super().__init__()
         if norm not in ("post", "pre"):
             raise ValueError(f"norm must be post or pre, not {norm!r}")
-        self.norm = norm
+        self.norm, self.stream = norm, stream
         self.layer_norm = nn.LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.norm == "pre":
-            return x + self._dropped(sublayer(self.layer_norm(x)))
+            normed = self.layer_norm(x)
+            tap(self.path, "normed", normed, self.stream, "d_model", "LayerNorm(x)")
+            return x + self._dropped(sublayer(normed))
         return self.layer_norm(x + self._dropped(sublayer(x)))
 
     def _dropped(self, x: Tensor) -> Tensor:
@@ -74,6 +80,14 @@ class AddNorm(nn.Module):
     @property
     def formula(self) -> str:
         return "x + Sublayer(LayerNorm(x))" if self.norm == "pre" else "LayerNorm(x + Sublayer(x))"
+
+    def around(self, path: str, role: str, out: str, before: str, after: str) -> Sublayer:
+        """The sublayer of this path and role, with what the run records of it: its own `out`, and its layer's stream."""
+        layer = path.rpartition(".")[0]
+        normed = f"{self.path}.normed" if self.norm == "pre" else ""
+        return Sublayer(
+            path, role, self.stream, f"{layer}.{before}", f"{path}.{out}", f"{layer}.{after}", self.norm, self.layer_norm, normed
+        )
 
 
 class SelfLayer(nn.Module):
@@ -89,8 +103,8 @@ class SelfLayer(nn.Module):
         self.stream = kind.query_stream
         self.self_attn = MultiHeadAttention(d_model, n_heads, kind, similarity)
         self.ff = FeedForward(d_model, d_ff, self.stream, activation)
-        self.add_norm_1 = AddNorm(d_model, dropout, norm)
-        self.add_norm_2 = AddNorm(d_model, dropout, norm)
+        self.add_norm_1 = AddNorm(d_model, dropout, norm, self.stream)
+        self.add_norm_2 = AddNorm(d_model, dropout, norm, self.stream)
 
     def forward(
         self, x: Float[Tensor, "batch n d_model"], mask: Mask, cache: Cache | None = None
@@ -101,6 +115,13 @@ class SelfLayer(nn.Module):
         x = self.add_norm_2(x, self.ff)
         tap(self.path, "resid_post", x, self.stream, "d_model", self.add_norm_2.formula)
         return x
+
+    @property
+    def sublayers(self) -> tuple[Sublayer, ...]:
+        return (
+            self.add_norm_1.around(self.self_attn.path, self.self_attn.kind.role, "attn_out", "resid_pre", "resid_mid"),
+            self.add_norm_2.around(self.ff.path, FEED_FORWARD, "ff_out", "resid_mid", "resid_post"),
+        )
 
 
 class CrossLayer(nn.Module):
@@ -116,9 +137,9 @@ class CrossLayer(nn.Module):
         self.self_attn = MultiHeadAttention(d_model, n_heads, kind, similarity)
         self.cross_attn = MultiHeadAttention(d_model, n_heads, cross, similarity)
         self.ff = FeedForward(d_model, d_ff, self.stream)
-        self.add_norm_1 = AddNorm(d_model, dropout, norm)
-        self.add_norm_2 = AddNorm(d_model, dropout, norm)
-        self.add_norm_3 = AddNorm(d_model, dropout, norm)
+        self.add_norm_1 = AddNorm(d_model, dropout, norm, self.stream)
+        self.add_norm_2 = AddNorm(d_model, dropout, norm, self.stream)
+        self.add_norm_3 = AddNorm(d_model, dropout, norm, self.stream)
 
     def forward(
         self,
@@ -136,6 +157,14 @@ class CrossLayer(nn.Module):
         x = self.add_norm_3(x, self.ff)
         tap(self.path, "resid_post", x, self.stream, "d_model", self.add_norm_3.formula)
         return x
+
+    @property
+    def sublayers(self) -> tuple[Sublayer, ...]:
+        return (
+            self.add_norm_1.around(self.self_attn.path, self.self_attn.kind.role, "attn_out", "resid_pre", "resid_mid"),
+            self.add_norm_2.around(self.cross_attn.path, self.cross_attn.kind.role, "attn_out", "resid_mid", "resid_mid_cross"),
+            self.add_norm_3.around(self.ff.path, FEED_FORWARD, "ff_out", "resid_mid_cross", "resid_post"),
+        )
 
 
 class Stack(nn.Module):
@@ -169,3 +198,8 @@ class Stack(nn.Module):
         for layer in self.layers:
             x = layer(x, *rest)
         return self.last_norm(x)
+
+    @property
+    def sublayers(self) -> tuple[Sublayer, ...]:
+        """Those of its layers, from the first to the last."""
+        return tuple(sublayer for layer in self.layers for sublayer in layer.sublayers)

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Product:
-    """then(x·Wᵀ + b), multiplied anew at each reading.
+    """then(x·Wᵀ + b), multiplied anew at each reading; x may be such a product itself.
 
     Raises RuntimeError if the weights have been changed since, because it would no longer be the run's own number."""
 
-    x: Tensor                                            # (batch, token, feature)
+    x: Tensor | Product                                  # (batch, token, feature)
     weight: Tensor
     bias: Tensor | None
     n_heads: int | None = None                           # split into (batch, head, token, d_head); None: as it is
@@ -32,9 +32,9 @@ class Product:
         object.__setattr__(self, "version", _version(self.weight))
 
     @classmethod
-    def of(cls, linear: nn.Linear, x: Tensor, then: Callable[[Tensor], Tensor] | None = None) -> Product:
+    def of(cls, linear: nn.Linear, x: Tensor | Product, then: Callable[[Tensor], Tensor] | None = None) -> Product:
         """then(linear(x)), without gradients."""
-        return cls(x.detach(), linear.weight, linear.bias, then=then)
+        return cls(x.detach() if isinstance(x, Tensor) else x, linear.weight, linear.bias, then=then)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -47,7 +47,8 @@ class Product:
     def read(self) -> Tensor:
         """The whole of it."""
         self._check()
-        y = F.linear(self.x, self.weight, self.bias)
+        x = self.x.read() if isinstance(self.x, Product) else self.x
+        y = F.linear(x, self.weight, self.bias)
         y = y if self.then is None else self.then(y)
         return y if self.n_heads is None else y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
@@ -62,11 +63,11 @@ class Product:
     def moved(self, still: Callable[[Tensor], Tensor]) -> Product:
         """Its cause after `still`, its weights on the same device in the same type."""
         self._check()
-        x = still(self.x)
+        x = self.x.moved(still) if isinstance(self.x, Product) else still(self.x)
         if x is self.x:
             return self
-        bias = None if self.bias is None else self.bias.to(x.device, x.dtype)
-        return replace(self, x=x, weight=self.weight.to(x.device, x.dtype), bias=bias)
+        like = x.weight if isinstance(x, Product) else x
+        return replace(self, x=x, weight=self.weight.to(like), bias=None if self.bias is None else self.bias.to(like))
 
     def _check(self) -> None:
         if _version(self.weight) != self.version:

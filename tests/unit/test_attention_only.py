@@ -86,22 +86,24 @@ def test_with_add_and_norm_there_is_a_stream_and_it_is_what_each_attention_is_ad
     activations, sites = finish(recording, {"source": ("x",) * N_SOURCE, "target": ("y",) * N_TARGET})
     stream = {name: held.value for name, held in activations.items() if ".resid_" in name}
     assert sorted(stream) == [
-        "decoder.layers.0.resid_pre", "decoder.layers.1.resid_pre", "decoder.resid_mid", "encoder.layers.0.resid_pre",
-        "encoder.layers.1.resid_pre",
+        "decoder.layers.0.resid_post", "decoder.layers.0.resid_pre", "decoder.layers.1.resid_post", "decoder.layers.1.resid_pre",
+        "decoder.resid_mid", "decoder.resid_post", "encoder.layers.0.resid_post", "encoder.layers.0.resid_pre",
+        "encoder.layers.1.resid_post", "encoder.layers.1.resid_pre",
     ]  # fmt: skip
     assert all(activations[name].tokens == ("y" if name.startswith("decoder") else "x",) * len(activations[name].tokens)
                for name in stream)
     embedded, position = (activations[f"encoder.{part}"].value for part in ("embedding", "position"))
     assert torch.equal(stream["encoder.layers.0.resid_pre"], embedded + position)
     for side in ("encoder", "decoder"):
-        following = [stream[f"{side}.layers.1.resid_pre"], stream.get(f"{side}.resid_mid")]
-        for i, after in enumerate(following):
-            if after is not None:
-                place = f"{side}.layers.{i}"
-                added = stream[f"{place}.resid_pre"] + activations[f"{place}.self_attn.attn_out"].value
-                torch.testing.assert_close(getattr(model, side).layers[i]["layer_norm"](added), after)
+        last = sites["decoder.cross_attn"].memory if side == "encoder" else stream["decoder.resid_mid"]
+        for i, after in enumerate([stream[f"{side}.layers.1.resid_pre"], last]):
+            place = f"{side}.layers.{i}"
+            added = stream[f"{place}.resid_pre"] + activations[f"{place}.self_attn.attn_out"].value
+            torch.testing.assert_close(getattr(model, side).layers[i]["layer_norm"](added), after)
+            assert torch.equal(stream[f"{place}.resid_post"], after)
     out = model.decoder.cross["layer_norm"](stream["decoder.resid_mid"] + activations["decoder.cross_attn.attn_out"].value)
     torch.testing.assert_close(out @ model.embedding.weight.T, logits)
+    assert torch.equal(stream["decoder.resid_post"], out)
     trace = object.__new__(Trace)
     vars(trace)["activations"] = activations
     for name, before in (("encoder.layers.1.self_attn", "encoder.layers.1.resid_pre"), ("decoder.cross_attn", "decoder.resid_mid")):

@@ -93,7 +93,10 @@ def test_tokens_and_positions_begin_small():
         assert abs(float(table.detach().mean())) < 0.001
 
 
-LAYER = ["resid_pre", "self_attn.attn_out", "resid_mid", "ff.ff_pre", "ff.ff_post", "resid_post"]
+LAYER = [
+    "resid_pre", "add_norm_1.normed", "self_attn.attn_out", "resid_mid", "add_norm_2.normed",
+    "ff.ff_pre", "ff.ff_post", "ff.ff_out", "resid_post",
+]  # fmt: skip
 
 
 def test_golden_list_of_trace_names(model):

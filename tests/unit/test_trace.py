@@ -164,6 +164,22 @@ def test_what_is_kept_by_its_cause_is_not_read_with_other_weights():
         model.encoder.layers[0].ff.W_1.weight.add_(1)
     with pytest.raises(RuntimeError, match="weights have been changed since this run was recorded"):
         recording.activations["encoder.layers.0.ff.ff_pre"].value  # noqa: B018 (reading raises)
+    with pytest.raises(RuntimeError, match="weights have been changed"):
+        recording.activations["encoder.layers.0.ff.ff_out"].value  # noqa: B018 (what it is made of is read, too)
+
+
+def test_a_product_of_a_product_is_kept_by_the_one_cause(tiny, recording):
+    """What a feed-forward makes: neither its d_ff numbers nor it itself are kept, and both move with their cause."""
+    made, inner = (recording.activations[f"decoder.layers.1.ff.{name}"].kept for name in ("ff_out", "ff_post"))
+    assert made.x is inner
+    assert made.shape == (*inner.shape[:2], tiny.config.d_model)
+    row = made.moved(lambda x: x[1:, :4].double())
+    assert row.read().dtype == torch.float64
+    torch.testing.assert_close(row.read().float(), made.read()[1:, :4])
+    assert made.moved(lambda x: x) is made
+    with torch.no_grad():
+        by_module = tiny.decoder.layers[1].ff(recording.activations["decoder.layers.1.resid_mid_cross"].value)
+    torch.testing.assert_close(made.read(), by_module)
 
 
 def bytes_held(recording) -> int:

@@ -103,7 +103,7 @@ def test_positions_of_a_new_deep_encoder_stay_apart_where_the_weights_are_scaled
 
 
 ATTENTION = ["attn_out"]
-FEED_FORWARD = ["ff.ff_pre", "ff.ff_post"]
+FEED_FORWARD = ["ff.ff_pre", "ff.ff_post", "ff.ff_out"]
 ENCODER_LAYER = ["resid_pre", "self_attn.attn_out", "resid_mid", *FEED_FORWARD, "resid_post"]
 DECODER_LAYER = [
     "resid_pre", "self_attn.attn_out", "resid_mid", "cross_attn.attn_out", "resid_mid_cross", *FEED_FORWARD, "resid_post",

@@ -9,7 +9,7 @@ from models.trace import Recording, record
 EMBEDDING, LOGITS = "embedding(token)·√d_model", "decoder output · embeddingᵀ"
 POST, PRE = "LayerNorm(x + Sublayer(x))", "x + Sublayer(LayerNorm(x))"
 BEFORE, HEADS = "residual stream before self-attention", "Concat(head_out)·W_O"
-FF = [("ff.ff_pre", "d_ff", "x·W₁ + b₁"), ("ff.ff_post", "d_ff", "max(0, ff_pre)")]
+FF = [("ff.ff_pre", "d_ff", "x·W₁ + b₁"), ("ff.ff_post", "d_ff", "max(0, ff_pre)"), ("ff.ff_out", "d_model", "ff_post·W₂ + b₂")]
 
 
 def recorded(model) -> Recording:
@@ -29,9 +29,14 @@ def test_a_transformer(norm, add_norm):
     def layer(path: str, stream: str, *parts: tuple[str, str, str]):
         return [(f"{path}.{name}", stream, feature, formula) for name, feature, formula in parts]
 
-    encoder = [("resid_pre", "d_model", BEFORE), ("self_attn.attn_out", "d_model", HEADS), ("resid_mid", "d_model", add_norm),
-               *FF, ("resid_post", "d_model", add_norm)]
-    decoder = [*encoder[:3], ("cross_attn.attn_out", "d_model", HEADS), ("resid_mid_cross", "d_model", add_norm), *encoder[3:]]
+    def normed(n: int) -> list[tuple[str, str, str]]:
+        return [(f"add_norm_{n}.normed", "d_model", "LayerNorm(x)")] * (norm == "pre")
+
+    own = [("resid_pre", "d_model", BEFORE), *normed(1), ("self_attn.attn_out", "d_model", HEADS),
+           ("resid_mid", "d_model", add_norm)]
+    cross = [*normed(2), ("cross_attn.attn_out", "d_model", HEADS), ("resid_mid_cross", "d_model", add_norm)]
+    encoder = [*own, *normed(2), *FF, ("resid_post", "d_model", add_norm)]
+    decoder = [*own, *cross, *normed(3), *FF, ("resid_post", "d_model", add_norm)]
     recording = recorded(random_model(norm=norm))
     assert said(recording) == [
         ("encoder.embedding", "source", "d_model", EMBEDDING),
@@ -70,11 +75,15 @@ def test_attention_alone():
 
 def test_attention_with_residual_connections():
     """A stream before each attention is marked, and said, where there is one."""
+    after = "LayerNorm(x + Attn(x, ·))"
     streams = [mark for mark in said(recorded(random_attention_only(n_self_layers=1, residual=True))) if "resid" in mark[0]]
     assert streams == [
         ("encoder.layers.0.resid_pre", "source", "d_model", BEFORE),
+        ("encoder.layers.0.resid_post", "source", "d_model", after),
         ("decoder.layers.0.resid_pre", "target", "d_model", BEFORE),
+        ("decoder.layers.0.resid_post", "target", "d_model", after),
         ("decoder.resid_mid", "target", "d_model", "residual stream before cross-attention"),
+        ("decoder.resid_post", "target", "d_model", after),
     ]
 
 

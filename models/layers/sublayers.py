@@ -1,0 +1,35 @@
+"""What an architecture declares of its sublayers: where in a run each is recorded, and how its output joins the stream."""
+
+import re
+from dataclasses import dataclass
+
+from torch import nn
+
+FEED_FORWARD = "feed-forward"
+
+
+@dataclass(frozen=True)
+class Sublayer:
+    """One attention or feed-forward of a model. `before`, `out`, `after` and `normed` name activations of a run."""
+
+    path: str                  # of its module, and of its attention site if it has one
+    role: str                  # one of models.layers.masks.ROLES, or FEED_FORWARD
+    stream: str                # whose tokens it works on
+    before: str                # the stream it is given
+    out: str                   # what it makes
+    after: str                 # the stream behind it
+    norm: str                  # "post": LayerNorm(before + out). "pre": it reads LayerNorm(before). "none"
+    layer_norm: nn.LayerNorm | None = None
+    normed: str = ""           # under "pre": what it reads
+    adds: bool = True          # whether its output is added to the stream; if not, it takes the stream's place
+
+    @property
+    def stack(self) -> str:
+        """ "encoder" or "decoder"."""
+        return self.path.partition(".")[0]
+
+    @property
+    def layer(self) -> int | None:
+        """The number, from 0, of the layer it belongs to; None for one that stands behind the numbered ones."""
+        found = re.search(r"\.layers\.(\d+)\.", self.path)
+        return int(found[1]) if found else None
