@@ -142,17 +142,17 @@ class Decoder(nn.Module):
         s = kept[0] if kept else self.W_s(h_m).tanh()
         if self.alignment is None:
             states, _ = self.recurrence(y, s[None])
-            read = torch.cat([states, y], dim=-1)
+            read, parts = torch.cat([states, y], dim=-1), "s_i; y_{i−1}"
         else:
             uh = kept[1] if kept else F.linear(memory, self.alignment.similarity.U)      # (batch, n, d_align)
             states, contexts = self._aligned(y, uh, memory, s, mask)
             tap(self.path, "contexts", contexts, "target", "d_memory", "c_i = Σ_j α_ij h_j")
-            read = torch.cat([states, y, contexts], dim=-1)
+            read, parts = torch.cat([states, y, contexts], dim=-1), "s_i; y_{i−1}; c_i"
         tap(self.path, "states", states, "target", "d_hidden", f"s_i = {FORMULAS[self.cell]} of s_{{i−1}}")
         if cache is not None:
             cache.put(self.path, states[:, -1], *([] if self.alignment is None else [uh]))
         readout = self.dropout(self.W_r(read).tanh())
-        tap(self.path, "readout", readout, "target", "d_model", "tanh(W_r [s_i; y_{i−1}; c_i] + b)")
+        tap(self.path, "readout", readout, "target", "d_model", f"tanh(W_r [{parts}] + b)")
         return readout
 
     def _aligned(self, y: Tensor, uh: Tensor, memory: Tensor, s: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:

@@ -306,10 +306,16 @@ def test_sizes_that_cannot_be(changes, message):
 
 def test_activations_are_told_by_their_formula():
     ids = random_ids(1, N)
-    for activation, function in {"relu": torch.relu, "gelu": torch.nn.functional.gelu}.items():
+    tanh = torch.nn.GELU(approximate="tanh")
+    for activation, function, formula in (
+        ("relu", torch.relu, "max(0, ff_pre)"), ("gelu", torch.nn.functional.gelu, "ff_pre·Φ(ff_pre)"),
+        ("gelu tanh", tanh, "½·ff_pre·(1 + tanh(√(2/π)·(ff_pre + 0.044715·ff_pre³)))"),
+    ):  # fmt: skip
         with record() as recording:
             random_gpt(activation=activation)(ids)
         value = {name: a.value for name, a in recording.activations.items()}
         before, after = (value[f"decoder.layers.0.ff.{name}"] for name in ("ff_pre", "ff_post"))
         torch.testing.assert_close(after, function(before))
         assert after.shape[-1] == D_FF
+        assert recording.activations["decoder.layers.0.ff.ff_post"].formula == formula
+        assert recording.activations["decoder.layers.0.ff.ff_pre"].formula == "x·W₁ + b₁"

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,31 @@ def test_a_configuration_made_in_code_is_checked_too(config):
     for changes in ({"n_ctx": 1}, {"pad_id": 31}, {"vocab_size": 0}):
         with pytest.raises(ValueError, match=f"{next(iter(changes))} must be"):
             config(**{"vocab_size": 31} | changes)
+
+
+RANGES = {
+    "vocab_size": (1, 1_048_576), "d_model": (1, 65_536), "d_ff": (1, 262_144), "d_hidden": (1, 65_536), "d_align": (1, 65_536),
+    "n_encoder_layers": (0, 256), "n_decoder_layers": (0, 256), "n_self_layers": (0, 256), "n_layers": (0, 256),
+    "n_ctx": (2, 65_536), "window": (0, 65_536),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("config", [TransformerConfig, Seq2SeqConfig, AttentionOnlyConfig, GPTConfig])
+def test_a_size_may_be_its_least_and_its_largest_and_nothing_beyond(config):
+    for field in fields(config):
+        if field.name not in RANGES:
+            assert field.name in ("n_heads", "pad_id", "start_id", "end_id") or field.type is not int
+            continue
+        least, largest = RANGES[field.name]
+        for value in (least, largest):
+            if (field.name, value) != ("vocab_size", 1):
+                asked = config(**{"vocab_size": 31, field.name: value})
+                assert getattr(asked, field.name) == value
+        if config is not GPTConfig or field.name != "d_ff":     # where 0 stands for 4·d_model
+            with pytest.raises(ValueError, match=f"^{field.name} must be at least {least}, not {least - 1}$"):
+                config(**{"vocab_size": 31, field.name: least - 1})
+        with pytest.raises(ValueError, match=f"^{field.name} must be at most {largest:,}, not {largest + 1:,}$"):
+            config(**{"vocab_size": 31, field.name: largest + 1})
 
 
 @pytest.mark.parametrize("changes", FOREIGN.values(), ids=FOREIGN)

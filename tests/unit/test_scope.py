@@ -10,8 +10,9 @@ from small import forbidding
 
 import models
 from models.architectures.attention_only import AttentionOnlyConfig
+from models.architectures.gpt import GPTConfig
 from models.architectures.seq2seq import Seq2SeqConfig
-from models.architectures.transformer import Transformer
+from models.architectures.transformer import Transformer, TransformerConfig
 from models.checkpoint import Checkpoint
 from models.layers.masks import DRAWN, LOOK_AHEAD
 from models.scope import Scope, default_device, padded
@@ -50,7 +51,20 @@ def test_a_record_that_says_nothing_is_no_error(scope):
 
 
 def test_the_default_sizes():
-    """Of the recurrent model and of attention alone; the Transformer's are the paper's (test_transformer)."""
+    """The Transformer's are the paper's (Table 3), GPT's those of GPT-2 in GPT's context; the others are our own."""
+    assert asdict(TransformerConfig(31)) == {
+        "vocab_size": 31, "d_model": 512, "n_heads": 8, "n_encoder_layers": 6, "n_decoder_layers": 6, "d_ff": 2048, "dropout": 0.1,
+        "n_ctx": 512, "norm": "post", "positions": "sinusoidal", "similarity": "scaled dot", "init": "xavier",
+        "pad_id": 0, "start_id": 1, "end_id": 2,
+    }  # fmt: skip
+    assert TransformerConfig.base() == TransformerConfig(37_000)
+    big = {"d_model": 1024, "n_heads": 16, "d_ff": 4096, "dropout": 0.3}
+    assert TransformerConfig.big() == TransformerConfig(37_000, **big)
+    assert asdict(GPTConfig(31)) == {
+        "vocab_size": 31, "d_model": 768, "n_heads": 12, "n_layers": 12, "n_ctx": 512, "d_ff": 3072, "dropout": 0.1, "norm": "pre",
+        "positions": "learned", "activation": "gelu", "similarity": "scaled dot", "init": "scaled", "window": 0,
+        "pad_id": 0, "start_id": 1, "end_id": 2,
+    }  # fmt: skip
     assert asdict(Seq2SeqConfig(31)) == {
         "vocab_size": 31, "d_model": 256, "d_hidden": 320, "d_align": 320, "cell": "gru", "bidirectional": True,
         "attention": "bahdanau", "dropout": 0.1, "n_ctx": 512, "pad_id": 0, "start_id": 1, "end_id": 2,

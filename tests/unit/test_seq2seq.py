@@ -92,6 +92,32 @@ def test_the_model_is_its_equations_with_padding_and_without(kind):
     torch.testing.assert_close(logits[1, :5], by_hand, rtol=1e-4, atol=1e-4)
 
 
+SIZES = {"source": N_SOURCE, "target": N_TARGET, "d_model": 17, "d_memory": 14, "d_hidden": 7, "vocab": VOCAB}
+MARKED = {
+    "encoder.embedding": ("source", "d_model"), "encoder.states": ("source", "d_memory"),
+    "decoder.embedding": ("target", "d_model"), "decoder.contexts": ("target", "d_memory"),
+    "decoder.states": ("target", "d_hidden"), "decoder.readout": ("target", "d_model"),
+    "logits": ("target", "vocab"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attention", ["bahdanau", "none"])
+def test_what_a_run_marks_has_its_name_its_axes_and_its_formula(attention):
+    model = random_seq2seq(attention=attention)
+    with record() as recording, torch.no_grad():
+        model(*padded_ids())
+    wanted = {name: axes for name, axes in MARKED.items() if attention != "none" or name != "decoder.contexts"}
+    assert {name: a.axes for name, a in recording.activations.items()} == {n: ("batch", *axes) for n, axes in wanted.items()}
+    for a in recording.activations.values():
+        assert a.value.shape == (BATCH, *(SIZES[axis] for axis in a.axes[1:])), a.name
+    formulas = {name: a.formula for name, a in recording.activations.items()}
+    assert formulas["encoder.states"] == "h_t = (1 − z)∘n + z∘h_{t−1}, in each direction"
+    assert formulas["decoder.states"] == "s_i = (1 − z)∘n + z∘h_{t−1} of s_{i−1}"
+    assert formulas["decoder.readout"] == f"tanh(W_r [s_i; y_{{i−1}}{'; c_i' if attention == 'bahdanau' else ''}] + b)"
+    assert formulas["logits"] == "readout · embeddingᵀ"
+    assert [kind.name for kind in model.kinds] == ([] if attention == "none" else ["cross"])
+
+
 @pytest.mark.parametrize("cell", ["tanh", "gru"])
 def test_the_encoder_on_copied_weights_is_torchs_recurrence(cell):
     model = random_seq2seq(cell=cell)

@@ -86,6 +86,32 @@ def test_residual_stream_adds_up(tiny, recording):
     assert torch.equal(value[path + "resid_pre"], value["decoder.layers.0.resid_post"])
 
 
+ADD_NORM = {"post": "LayerNorm(x + Sublayer(x))", "pre": "x + Sublayer(LayerNorm(x))"}
+
+
+@pytest.mark.parametrize("norm", ADD_NORM)
+def test_each_intermediate_says_how_it_was_made(norm):
+    with record() as recording, torch.no_grad():
+        random_model(norm=norm)(*padded_ids())
+    own, layer = "Concat(head_out)·W_O", "decoder.layers.1."
+    made = {
+        "resid_pre": "residual stream before self-attention", "self_attn.attn_out": own, "resid_mid": ADD_NORM[norm],
+        "cross_attn.attn_out": own, "resid_mid_cross": ADD_NORM[norm], "ff.ff_pre": "x·W₁ + b₁", "ff.ff_post": "max(0, ff_pre)",
+        "resid_post": ADD_NORM[norm],
+    }  # fmt: skip
+    said = {name: a.formula for name, a in recording.activations.items()}
+    assert {name.removeprefix(layer): text for name, text in said.items() if name.startswith(layer)} == made
+    del made["cross_attn.attn_out"], made["resid_mid_cross"]
+    layer = "encoder.layers.0."
+    assert {name.removeprefix(layer): text for name, text in said.items() if name.startswith(layer)} == made
+    outside = {name: text for name, text in said.items() if "layers" not in name}
+    assert outside == {
+        "encoder.embedding": "embedding(token)·√d_model", "encoder.position": "sinusoidal position vectors",
+        "decoder.embedding": "embedding(token)·√d_model", "decoder.position": "sinusoidal position vectors",
+        "logits": "decoder output · embeddingᵀ",
+    }  # fmt: skip
+
+
 def test_shapes_and_axes(recording):
     assert recording.attention["decoder.layers.1.cross_attn"].q.shape == (BATCH, N_HEADS, N_TARGET, D_HEAD)
     assert recording.attention["decoder.layers.1.cross_attn"].k.shape == (BATCH, N_HEADS, N_SOURCE, D_HEAD)
