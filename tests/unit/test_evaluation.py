@@ -115,5 +115,7 @@ def test_groups_of_length_hold_every_case_once_and_score_their_own():
     assert [(g.least, g.most, g.cases) for g in by_length(texts, cases, "exact match")] == [
         (2, 3, 4), (4, 4, 2), (7, 7, 1), (8, 8, 1), (21, 21, 2),
     ]  # fmt: skip
+    longer = [*cases, Case("w " * 12, ("right",)), Case("w " * 14, ("right",))]     # the sixth group is the last
+    assert [(g.least, g.most, g.cases) for g in by_length([*texts, "right", "wrong"], longer, "exact match")][4:] == [(12, 21, 4)]
     (whole,) = by_length(HYPOTHESES, CASES, "BLEU")
     assert (whole.least, whole.most, whole.cases, whole.score) == (1, 1, 4, bleu(HYPOTHESES, CASES))

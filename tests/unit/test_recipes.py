@@ -9,6 +9,7 @@ import pytest
 from models import cli, shipped
 from models.scope import shipped_folder
 from models.train_command import plan_of
+from models.training.recipe import Recipe
 from models.training.recipes import FEW_PAIRS, PLANS, in_words, plan_for
 
 
@@ -35,6 +36,25 @@ def test_the_plan_changes_where_pairs_are_few_for_a_transformer_that_translates_
         assert plan_for(task, model, 1) == PLANS[task][model]
     with pytest.raises(ValueError, match="there is no plan for the model attention on the task translation"):
         plan_for("translation", "attention", 1)
+
+
+def test_few_pairs_train_the_tiny_transformer_of_wu_et_al() -> None:
+    """Its published sizes and dropout; the rest is what was measured to be best."""
+    few = plan_for("translation", "transformer", 1)
+    assert few.sizes == {
+        "d_model": 128, "n_heads": 4, "d_ff": 256, "n_encoder_layers": 4, "n_decoder_layers": 4, "n_ctx": 512, "dropout": 0.3,
+        "init": "normal",
+    }  # fmt: skip
+    assert few.recipe == Recipe(10_000, warmup=2000, learning_rate=1.5, validate_every=500, patience=5)
+    assert few.data == {"vocab_size": 4000, "max_tokens": 4096, "licence": None}
+
+
+def test_a_recipe_that_says_nothing_else() -> None:
+    assert asdict(Recipe(7)) == {
+        "steps": 7, "warmup": 1000, "learning_rate": 1.0, "label_smoothing": 0.1, "clip": 1.0, "average_last": 0.2, "seed": 1,
+        "validate_every": 500, "save_every": 200, "score_cases": 200, "patience": 0, "snapshots": False, "n_snapshots": 12,
+        "snapshot_ratio": 2,
+    }  # fmt: skip
 
 
 def test_a_plan_in_words_names_every_size_and_the_settings_of_the_data_and_the_recipe() -> None:
