@@ -55,7 +55,7 @@ class TwoStreamLayer(nn.Module):
         d_model, dropout = config.d_model, config.dropout
         self.content_attn = RelativeAttention(d_model, config.n_heads, CONTENT, QUERY)
         self.ff = FeedForward(d_model, config.d_ff, "text", config.activation)
-        self.add_norm_1, self.add_norm_2 = (AddNorm(d_model, dropout, "post") for _ in range(2))
+        self.add_norm_1, self.add_norm_2 = (AddNorm(d_model, dropout, "post", "text") for _ in range(2))
 
     def forward(
         self, h: Float[Tensor, "batch n d_model"], g: Float[Tensor, "batch n d_model"] | None,
