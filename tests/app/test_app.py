@@ -106,13 +106,25 @@ def test_an_example_fills_the_box() -> None:
     assert field(app, "source").value == options[1]
 
 
-def test_another_task_starts_with_an_example_of_its_own() -> None:
-    app = open_app()
+def test_another_task_starts_with_an_example_of_its_own_and_what_was_typed_comes_back_with_its_task() -> None:
+    app = open_app(target="1969-07")
     app.selectbox(key="checkpoint").set_value("eng-fra").run()
     assert not app.exception
-    assert field(app, "source").value == "She is reading a book."
+    assert [field(app, key).value for key in ("source", "target")] == ["She is reading a book.", ""]
+    field(app, "source").set_value("We like him.").run()
+    app.selectbox(key="checkpoint").set_value("dates-rnn").run()
+    assert [field(app, key).value for key in ("source", "target")] == [DATE, "1969-07"]
+    app.selectbox(key="checkpoint").set_value("gpt-char").run()         # its text is a field of its own
+    app.selectbox(key="checkpoint").set_value("eng-fra-rnn").run()
+    assert [field(app, key).value for key in ("source", "target")] == ["We like him.", ""]
     app.selectbox(key="checkpoint").set_value("dates").run()
-    assert field(app, "source").value == app.selectbox(key="example").options[0]
+    assert [field(app, key).value for key in ("source", "target")] == [DATE, "1969-07"]
+
+
+def test_what_is_typed_stays_with_another_model_of_the_task_that_has_examples_of_its_own() -> None:
+    app = open_app()
+    app.selectbox(key="checkpoint").set_value("dates-stacked-residual").run()
+    assert field(app, "source").value == DATE
 
 
 def test_the_checks_stand_under_the_picture() -> None:

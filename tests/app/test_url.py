@@ -208,7 +208,7 @@ def test_a_checkpoint_that_cannot_be_named_is_named_as_such(value: str) -> None:
 
 
 CHOSEN = [
-    ("", {"growth": "true", "growth-step": "32", "site": "decoder.layers.0.self_attn", "head": "1", "lock": "q2"}),
+    ("", {"growth": "true", "growth-step": "0", "site": "decoder.layers.0.self_attn", "head": "1", "lock": "q2"}),
     ("inside", {"inside-view": "matrices", "inside-convention": "columns", "inside-key": "3", "similarity": "dot"}),
     ("masks", {"masks-second": "", "decoder-mask": "f5.0-4_a0.2", "mask": "decoder_self", "site": "encoder.layers.0.self_attn"}),
     ("decoding", {"decoding-how": "sampling", "decoding-temperature": "0.5", "step": "3", "force": "2:12", "heads": "mean"}),

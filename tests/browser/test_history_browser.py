@@ -72,3 +72,60 @@ def test_the_first_picture_is_one_entry_of_the_history_with_its_whole_address(pa
     assert "head=" in page.url
     page.go_back()
     assert page.url == "about:blank"
+
+
+def test_back_on_decoding_takes_back_a_forced_token_and_a_node_but_not_what_typing_clears(page: Page) -> None:
+    visit(page, "decoding", ".stepper[data-painted]", checkpoint="dates", source=START, step="4")
+    rested(page)
+    start, first = page.url, entries(page)
+    other = page.locator(".panel.serial .bar").nth(1)
+    forced = f"4:{other.get_attribute('data-id')}"
+    other.click()
+    in_url(page, "force", forced)
+    rested(page)
+    page.get_by_text("beam", exact=True).click()
+    in_url(page, "decoding-how", "beam")
+    page.locator(".beam .node[data-step='4'][data-rank='2']").click()
+    in_url(page, "node", "4:2")
+    rested(page)
+    assert entries(page) == first + 3
+    for name, value in (("node", ""), ("decoding-how", ""), ("force", "")):
+        page.go_back()
+        in_url(page, name, value)
+        rested(page)
+    assert page.url == start
+    page.go_forward()
+    in_url(page, "force", forced)
+    rested(page)
+    box = page.get_by_role("textbox", name="Date, in any format (type here)")
+    box.press("End")
+    box.press_sequentially("5")
+    in_url(page, "force", "")       # another source, and what was forced is let go
+    rested(page)
+    page.go_back()
+    in_url(page, "source", START)
+    assert page.url == start
+
+
+def test_back_on_masks_takes_back_a_stroke_and_a_ready_made_mask(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 1300})     # all of it: an open list closes when the page scrolls
+    visit(page, "masks", ".masks[data-painted]", checkpoint="dates", source=START)
+    in_url(page, "mask", "decoder_self")
+    rested(page)
+    start, first = page.url, entries(page)
+    page.locator(".paintable canvas.cells").focus()
+    page.keyboard.press("Enter")
+    in_url(page, "decoder-mask", "f0.0")
+    rested(page)
+    page.get_by_role("combobox", name="Ready-made, decoder self").click()
+    page.get_by_role("option", name="none: read everything").click()
+    page.wait_for_function("() => new URLSearchParams(location.search).get('decoder-mask') !== 'f0.0'")
+    rested(page)
+    assert entries(page) == first + 2
+    page.go_back()
+    in_url(page, "decoder-mask", "f0.0")
+    rested(page)
+    page.go_back()
+    in_url(page, "decoder-mask", "")
+    rested(page)
+    assert page.url == start

@@ -1,6 +1,6 @@
 """The sidebar all pages share: which model, which text. It returns what there is to show, or why there is nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import streamlit as st
@@ -14,13 +14,16 @@ from viz_app.components.plain import plain
 from viz_app.session import cache, live, respond, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
+from viz_app.session.parameters import Text
 from viz_app.session.url_state import CHECKPOINT, FIELDS, bound
 from viz_app.sidebar.examples import examples, suited
 from viz_app.ui import note
 
 LANDING = "eng-fra"     # the checkpoint a newcomer sees first
 FIRST_TEXT = examples("translation")[0]     # while no model has been opened
-_OFFERED, _EXAMPLE, _NAME = "offered", "example", "name"
+_EXAMPLE, _NAME = "example", "name"
+_SUITED = "suited"      # first field of a model → the task that what stands in it is for, and the example that was put there
+_TYPED = "typed"        # task → what stood in the fields of its model when one of another task was opened
 
 
 def sidebar() -> CurrentRun | None:
@@ -120,18 +123,27 @@ def _text(field: Field) -> str:
 
 
 def _suit(scope: Scope, example: str) -> None:
-    """Start where the URL names no text, and with a model of another task or language, with an example of its own, because a
-    sentence is no date; a text that came by URL stays, and so does one typed for another model in fields of its own."""
+    """Start where the URL names no text with an example of the model's own. With a model of another task, because a sentence is
+    no date, put what was last typed for that task in the place of what stands, or an example; with one of the same task, put an
+    example only in the place of another. A text that came by URL stays, and so does one in fields that only other models have."""
     first, *others = (FIELDS[field.name] for field in scope.model.fields)
-    known, offered = st.session_state.get(_OFFERED, {}), (scope.task, scope.examples)
-    before = known.get(first.name)
-    st.session_state[_OFFERED] = known | {first.name: offered}
-    named = url_state.get(first) is not None
-    if not named or (before is not None and before != offered and not url_state.follows()):
+    known, typed = st.session_state.setdefault(_SUITED, {}), st.session_state.setdefault(_TYPED, {})
+    (task, put), known[first.name] = known.get(first.name, (None, "")), (scope.task, example)
+    text, start = url_state.get(first), {first: example} | dict.fromkeys(others, "")
+    if text is None:
         url_state.keep(first, example)
-        if named:
-            for other in others:
-                url_state.keep(other, "")
+    elif task is None or url_state.follows():
+        return
+    elif task != scope.task:
+        typed[task] = {field: url_state.get(field) for field in start}
+        _put(typed.get(scope.task, start))
+    elif text == put != example:
+        _put(start)
+
+
+def _put(texts: Mapping[Text, str]) -> None:
+    for field, text in texts.items():
+        url_state.keep(field, text)
 
 
 def _swap(session: LiveSession) -> None:

@@ -40,8 +40,8 @@ def _write_node(node: tuple[int, int]) -> str:
 
 
 STEP = Whole("step", 1, low=1, high=99_999)
-FORCED = Notation("force", (), read=_read_forced, write=_write_forced)
-NODE = Notation("node", read=_read_node, write=_write_node, default=None)
+FORCED = Notation("force", (), True, read=_read_forced, write=_write_forced)
+NODE = Notation("node", None, True, read=_read_node, write=_write_node)
 MEAN = Switch("heads", on="mean")
 
 

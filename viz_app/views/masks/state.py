@@ -20,7 +20,7 @@ _NAMES = {"encoder_self": "encoder-mask", "decoder_self": "decoder-mask"}     # 
 def changes_of(kind: str) -> Notation:
     """The parameter of the changes to the mask of this kind of attention (SiteKind.name)."""
     name = _NAMES.get(kind, f"{kind.replace('_', '-')}-mask")
-    return Notation(name, MaskChange(), read=masks_notation.from_text, write=masks_notation.to_text)
+    return Notation(name, MaskChange(), True, read=masks_notation.from_text, write=masks_notation.to_text)
 
 
 CHANGES = {kind: changes_of(kind) for kind in ("encoder_self", "decoder_self", "cross", "self")}
