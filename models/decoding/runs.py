@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models import decoding
+from models.analysis.checks import ROUNDING, check_used
 from models.architectures import Model
 from models.decoding import BeamStep, Step
 from models.trace import Activation, AttentionSite, Trace
@@ -212,8 +213,9 @@ def _all_at_once(
 
 
 def _kernel_error(site: AttentionSite) -> float:
-    """In units of the largest |v|, if that is above 1: sums of numbers in the thousands round by some 1e-4."""
-    return largest(site.head_out() - site.out[0]) / max(1.0, largest(site.v[0]))
+    """The share of its limit that the difference takes up (models.analysis.checks.check_used), in units of ROUNDING."""
+    used = check_used(site)
+    return ROUNDING * used.value / used.limit
 
 
 def largest(values: Tensor) -> float:

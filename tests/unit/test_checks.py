@@ -1,14 +1,16 @@
 """The checks beside a picture: they pass for what the model used, and fail for anything else."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
 import torch
 from small import forbidding
 
-from models.analysis.checks import check_site
+from models.analysis import checks
+from models.analysis.checks import check_site, check_used, room_of_scores
 from models.layers import similarity
-from models.layers.masks import LOOK_AHEAD, Mask
+from models.layers.masks import LOOK_AHEAD, Mask, SiteKind
 from models.layers.similarity import Similarity
 from models.trace import AttentionSite
 
@@ -92,3 +94,72 @@ def test_a_row_with_nothing_allowed_is_no_failure(scope):
     site = scope.run("abc", "cba", edits=forbidding({"cross": nothing})).attention["decoder.layers.0.cross_attn"]
     assert failed(site) == []
     assert site.weights()[:, 2].abs().max() == 0
+
+
+@pytest.fixture(scope="module")
+def steep():
+    """A site whose scores are in the millions, each row's best two closer than float32 can tell apart there, and a `Similarity`'s
+    scores of it in float64."""
+    rng = torch.Generator().manual_seed(5)
+    q, v = torch.randn(1, 2, 7, 31, generator=rng), 300 * torch.randn(1, 2, 5, 31, generator=rng)
+    k = torch.randn(1, 2, 1, 31, generator=rng) + 1e-8 * torch.randn(1, 2, 5, 31, generator=rng)
+    exact = (3e5 * q).double() @ k.double().transpose(-2, -1) / 31**0.5
+
+    def make(out: torch.Tensor, q_scale: float = 3e5) -> AttentionSite:
+        kind = SiteKind("cross", "decoder", "cross", "target", "source")
+        return AttentionSite("cross", kind, q, k, q_scale * q, k, v, out.float(), Mask(), Similarity(), {})
+
+    return make, exact, v
+
+
+def test_scores_in_the_millions_leave_room_for_another_kernels_order(steep):
+    make, exact, v = steep
+    noise = 2 * torch.rand(exact.shape, generator=torch.Generator().manual_seed(1)) - 1
+    other = (exact + 2.0**-22 * exact.abs() * noise).softmax(-1).float() @ v       # a float32 rounding or two of each score
+    check = check_used(make(other))
+    assert check.passed
+    assert check.value > 100 * 1e-5 * float(v.abs().max())       # far outside what sums of values round to
+    assert "so large that float32 rounds them" in check.sentence
+
+
+def test_but_none_beyond_what_float32_leaves_open(steep):
+    """A row whose best key is decided has no room, however large its scores, and small scores have next to none."""
+    make, _, v = steep
+    site = make(torch.zeros(1, 2, 7, 31))
+    decided = replace(site, k=site.k * torch.arange(1.0, 6.0)[:, None])
+    assert float(room_of_scores(decided).max()) == 0.0
+    assert failed(replace(decided, out=decided.head_out()[None])) == []
+    assert failed(replace(decided, out=decided.head_out()[None] + 0.03)) == [NAMES[2]]       # some 3e-5 of the largest value
+    small = make(torch.zeros(1, 2, 7, 31), q_scale=1.0)
+    assert 0 < float(room_of_scores(small).max()) < 1e-5 * float(v.abs().max())
+
+
+def test_the_room_is_as_wide_as_the_scores_roundings_can_move_a_row(steep):
+    """Every row's scores moved by δ one way or the other, in float64: none moves further, and some move nearly half as far."""
+    make, _, v = steep
+    site = make(torch.zeros(1, 2, 7, 31), q_scale=1e3)
+    exact, room = site.scores().double(), room_of_scores(site)
+    delta = 4 * 2.0**-23 * exact.abs().amax(-1, keepdim=True)
+    signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=5)), dtype=torch.float64)[:, None, None]
+    moved = ((exact + delta * signs).softmax(-1) - exact.softmax(-1)) @ v[0].double()     # (signs, head, query, d_head)
+    share = moved.abs().amax(0) / room
+    assert float(share.max()) <= 1
+    assert float(share.max()) > 0.3
+
+
+def test_a_group_of_heads_has_the_room_of_its_own_values(steep):
+    site = steep[0](torch.zeros(1, 2, 7, 31))
+    halves = replace(site, v=site.v[:, :1])
+    assert torch.equal(room_of_scores(halves)[1], room_of_scores(replace(site, v=site.v[:, [0, 0]]), 1))
+    assert torch.equal(room_of_scores(halves, 1), room_of_scores(halves)[1])
+    assert torch.equal(room_of_scores(site, 1, rows=slice(2, 5)), room_of_scores(site)[1, 2:5])
+
+
+def test_a_long_sites_rows_are_looked_at_head_by_head(site, monkeypatch):
+    monkeypatch.setattr(checks, "CELLS", 5)      # one row of four keys at a time
+    assert failed(site) == []
+    assert "18 blocked cells of all heads" in check_site(site)[1].sentence
+    for head, query in ((0, 0), (2, 3)):
+        out = site.out.clone()
+        out[0, head, query, 1] += 1e-3
+        assert failed(replace(site, out=out)) == [NAMES[2]]

@@ -1,0 +1,79 @@
+"""Every check of every shipped checkpoint's pages is a ✓ on the first texts that it offers, whatever order the kernel of a
+machine adds in."""
+
+import functools
+
+import pytest
+import torch
+
+import models
+from models import Scope
+from models.analysis.checks import ROUNDING, check_site, check_used
+from models.analysis.head_walk import check_walk
+from models.decoding.runs import Method, autoregressive
+from models.layers import similarity
+from models.trace.edits import Edits, MaskChange
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.session.url_state import Focus
+from viz_app.sidebar.examples import suited
+from viz_app.views.attention import payloads as attention
+from viz_app.views.decoding import payloads as decoding
+from viz_app.views.decoding.steps import reading
+from viz_app.views.masks import payloads as masks
+from viz_app.views.task import payloads as task
+
+MOST_WRITTEN = 12       # tokens, where a text has no end of its own
+
+
+@pytest.fixture(scope="module", params=models.shipped())
+def scope(request) -> Scope:
+    return models.load(request.param, device="cpu")
+
+
+def pages(run: CurrentRun) -> dict[str, Pictures]:
+    """What the pages show of a run as they open; Decoding in its three ways, Masks with a cell forbidden too."""
+    trace, model = run.trace, run.scope.model
+    drawn = {"task": task.payloads(run, task.Choices(None, Focus()))}
+    most = MOST_WRITTEN if model.continues else None
+    for how in ("greedy", "sample", "beam"):
+        choices = decoding.Choices(Method(how, max_new=most), reading(trace), decoding.Place(), decoding.given_ids(run))
+        drawn[f"decoding, {how}"] = decoding.payloads(run, choices)
+    for site in list(trace.attention.values())[-1:]:
+        drawn["attention"] = attention.payloads(run, attention.Choices(None, "", Focus(site.name)))
+        for changes in (Edits(), Edits.of_kinds(**{site.kind: MaskChange(forbidden=((1, 0),))})):
+            choices = masks.Choices("", "", 0, changes, site.kind, site.name, 0)
+            drawn[f"masks, {len(changes.edits)}"] = masks.payloads(run, choices)
+    return drawn
+
+
+def test_every_page_shows_ticks_alone(scope):
+    run = CurrentRun(scope, scope.run(suited(scope)[0]))
+    looks = {page: [look for look, _ in drawn["checks"]["rows"]] for page, drawn in pages(run).items()}
+    assert [page for page, found in looks.items() if "failed" in found or "passed" not in found] == []
+
+
+def test_so_does_every_head_of_the_next_examples(scope):
+    for text in suited(scope)[1:3]:
+        trace = scope.run(text)
+        assert [check for site in trace.attention.values() for check in check_site(site) if not check.passed] == []
+        for site in trace.attention.values():
+            for head in range(site.n_heads):
+                checks = check_walk(trace, site, (3 * head) % site.n_query, head)
+                assert [(site.name, head, check) for check in checks if not check.passed] == []
+
+
+def test_and_it_does_where_another_machine_adds_in_another_order(scope, monkeypatch):
+    """The same sums over the features of q and k, in three other orders: in float32, scores that differ in their last digits."""
+    kernel = similarity.F.scaled_dot_product_attention
+    text = suited(scope)[0]
+
+    def reordered(q, k, v, *, order, **how):
+        features = torch.randperm(q.shape[-1], generator=torch.Generator().manual_seed(order))
+        return kernel(q[..., features], k[..., features], v, **how)
+
+    for order in range(3):
+        monkeypatch.setattr(similarity.F, "scaled_dot_product_attention", functools.partial(reordered, order=order))
+        trace, written = scope.run(text), autoregressive(scope.model, scope.given_ids(text), Method(max_new=MOST_WRITTEN)).run
+        assert [site.name for site in trace.attention.values() if not check_used(site).passed] == []
+        assert written.kernel_error <= ROUNDING
