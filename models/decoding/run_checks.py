@@ -38,7 +38,7 @@ def _check_attention(parallel: Run, serial: Run) -> list[Check]:
         return []
     kernel = max(parallel.kernel_error, serial.kernel_error)
     everywhere = "Largest difference from 1, over all heads, layers and steps"
-    own = "Largest difference from the model's own output, all steps; relative to values above 1 and to what float32 knows of scores"
+    own = "Largest difference from the model's own output, all steps; relative to values above 1 and to large scores' rounding"
     return [
         Check("attention rows sum to 1", largest(torch.cat(rows)), 1e-5, everywhere),
         Check("weights · v is what the model used", kernel, ROUNDING, own),

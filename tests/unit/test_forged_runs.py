@@ -110,7 +110,7 @@ def test_the_kernels_error_is_measured_at_every_site_of_the_decoder(scope, site)
     out[0, 1, 2, 3] -= 0.25
     size = max(1.0, float(trace.attention[site].v.abs().max()))
     forged = replace(trace, attention={**trace.attention, site: replace(trace.attention[site], out=out)})
-    assert decoding_runs.of_trace(forged).kernel_error == pytest.approx(0.25 / size, rel=0.02)
+    assert decoding_runs.of_trace(forged).kernel_error == pytest.approx(0.25 / size, rel=0.05)
     assert decoding_runs.of_trace(trace).kernel_error < 1e-5
 
 
@@ -124,7 +124,7 @@ def test_the_kernels_error_is_relative_to_values_above_1(scope, factor, expected
     out = shown.head_out()[None].clone()
     out[0, 1, 2, 3] -= 0.25
     forged = replace(trace, attention={CROSS: replace(shown, out=out)})
-    assert decoding_runs.of_trace(forged).kernel_error == pytest.approx(expected, rel=0.02)
+    assert decoding_runs.of_trace(forged).kernel_error == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize("n_key", [2, 4])      # only at step 2 of the self-attention; only in the cross-attention
