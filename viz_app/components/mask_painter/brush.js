@@ -41,7 +41,7 @@ class Brush {
     const { queries, keys, queryAxis, keyAxis } = picture;
     this.board.show({
       codes, packed: maskColours(theme), rows, cols, queries, keys, queryAxis, keyAxis,
-      text: (i) => (codes[i] ? "0" : "−∞"), ink: (i) => (codes[i] ? theme.text : theme.text),
+      text: (i) => (codes[i] ? "0" : "−∞"), ink: () => theme.text,
     }, theme);
     this.board.cells.setAttribute("aria-label", `${picture.title}. Arrow keys move, Space forbids or allows a cell.`);
     this.mark(this.spot);
