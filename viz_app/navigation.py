@@ -14,6 +14,7 @@ from viz_app.session import cache, live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.respond import answering
+from viz_app.sidebar.examples import holds_lines
 from viz_app.sidebar.form import sidebar
 from viz_app.views.attention.page import attention
 from viz_app.views.decoding.page import decoding
@@ -68,4 +69,8 @@ def _page(view: View) -> None:
         pictures = view(shown)
         session.answer = answering(session, pictures) if pictures and session.scope is shown.scope else None
     fields = [field.name for field in session.scope.model.fields] if session.scope else []
-    listen(session.token, live.path(), session.is_open, fields, url_state.publish())
+    lines = session.scope is not None and holds_lines(session.scope)
+    listen(
+        token=session.token, path=live.path(), is_open=session.is_open, pause=session.pause, fields=fields, lines=lines,
+        address=url_state.publish(),
+    )

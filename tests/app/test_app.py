@@ -12,7 +12,7 @@ import torch
 from app_parts import all_passed, picture, said
 from streamlit import config
 from streamlit.testing.v1 import AppTest
-from streamlit.testing.v1.element_tree import TextInput
+from streamlit.testing.v1.element_tree import TextArea
 
 import models
 import viz_app
@@ -42,8 +42,8 @@ def shown_head(app: AppTest) -> tuple[dict, np.ndarray]:
     return header, arrays["weights"]
 
 
-def field(app: AppTest, key: str) -> TextInput:
-    return app.text_input(key=key)
+def field(app: AppTest, key: str) -> TextArea:
+    return app.text_area(key=key)
 
 
 def html(app: AppTest) -> list[str]:

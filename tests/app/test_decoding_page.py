@@ -263,7 +263,7 @@ def test_a_forced_end_ends_the_text() -> None:
 
 def test_editing_the_source_lets_go_of_forced_tokens_and_says_so() -> None:
     app = opened(force="3:12")
-    app.text_input(key="source").set_value("5 May 1990").run()
+    app.text_area(key="source").set_value("5 May 1990").run()
     header, _ = stepper(app)
     assert header["forced"] == []
     assert header["free"] is None

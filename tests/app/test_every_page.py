@@ -36,7 +36,7 @@ PICTURE = {
 
 def second_text(app: AppTest) -> str:
     """The second text of the page Masks."""
-    return app.text_input(key="masks-second").value
+    return app.text_area(key="masks-second").value
 
 
 def page(name: str) -> None:
@@ -108,8 +108,8 @@ def test_it_shows_this_language_model(checkpoint, view):
     scope = models.load(checkpoint, device="cpu")
     text = suited(scope)[0]
     trace = scope.run(text)
-    assert [box.value for box in app.text_input if box.key in ("text", "continuation")] == [text, ""]
-    assert [box.label for box in app.text_input if box.key in ("text", "continuation")] == ["Text (type here)", "What follows"]
+    assert [box.value for box in app.text_area if box.key in ("text", "continuation")] == [text, ""]
+    assert [box.label for box in app.text_area if box.key in ("text", "continuation")] == ["Text (type here)", "What follows"]
     assert f"<h1>{QUESTIONS[view]}</h1>" in prose(app)
     checks = {"attention": 3, "task": 3, "inside": 5, "positions": 0, "masks": 5, "decoding": 5, "from-rnn": 0}[view]
     assert (prose(app).count("✓"), prose(app).count("✗")) == (checks, 0)

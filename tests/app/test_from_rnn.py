@@ -171,10 +171,10 @@ def test_an_unknown_scale_is_refused(shipped):
 def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):
     at = page("eng-fra")
     before = payload(at, "from-rnn-maps")[1]["map0"]
-    at.text_input(key="source").set_value("ab" * 40).run()
+    at.text_area(key="source").set_value("ab" * 40).run()
     assert say.too_long(81, from_rnn_parts.LONGEST) in notes(at)
     np.testing.assert_array_equal(payload(at, "from-rnn-maps")[1]["map0"], before)
-    at.text_input(key="source").set_value("ba").run()
+    at.text_area(key="source").set_value("ba").run()
     assert payload(at, "from-rnn-maps")[1]["map0"].shape == (3, 3)
     alone = page("eng-fra", source="ab" * 40)
     assert say.too_long(81, from_rnn_parts.LONGEST) in notes(alone)

@@ -425,11 +425,11 @@ def test_painted_cells_are_clipped_when_the_sentence_shrinks_and_come_back() -> 
     app = opened(encoder_mask="f0.12", mask="encoder_self", masks_second="")
     header, _ = shown(app)
     assert not any("beyond" in line for line in header["story"])
-    of_key(app.text_input, "source").set_value("2021-3-5").run()
+    of_key(app.text_area, "source").set_value("2021-3-5").run()
     header, _ = shown(app)
     assert any("1 painted cell lies beyond these texts" in line for line in header["story"])
     assert header["effect"]["sums"][0] == pytest.approx(header["effect"]["sums"][1], abs=1e-6)
-    of_key(app.text_input, "source").set_value(LONG).run()
+    of_key(app.text_area, "source").set_value(LONG).run()
     header, arrays = shown(app)
     assert arrays["blockedAfter"].reshape(14, 14)[0, 12] == 1
     assert header["painted"] == [[0, 12, 0]]
@@ -438,7 +438,7 @@ def test_painted_cells_are_clipped_when_the_sentence_shrinks_and_come_back() -> 
 @pytest.mark.parametrize("second", ["", "   ", "x" * 200, "5", "<b>&</b>"])
 def test_any_second_text_leaves_the_page_standing(second: str) -> None:
     app = opened(masks_shown="second")
-    of_key(app.text_input, "masks-second").set_value(second).run()
+    of_key(app.text_area, "masks-second").set_value(second).run()
     shown(app)
     note = next(p.proto.json for p in app.get("bidi_component") if "note masks" in p.proto.id)
     assert ("reads at most 64" in note) == (len(second) > 100)

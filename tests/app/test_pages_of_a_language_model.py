@@ -104,7 +104,7 @@ def test_without_what_follows_the_models_own_text_stands_for_it(scope: Scope) ->
     own = autoregressive(scope.model, scope.given_ids(PROMPT), Method(max_new=4)).run.taken
     assert header["ownText"]
     assert (header["parallel"]["taken"], header["serial"]["taken"][1]) == (list(own), 5)
-    of_key(app.text_input, "text").set_value("abc").run()
+    of_key(app.text_area, "text").set_value("abc").run()
     assert picture(app, "stepper")[0]["note"] == "The forced tokens belonged to another text and were let go."
 
 
@@ -112,5 +112,5 @@ def test_a_prompt_without_room_is_answered_in_words(scope: Scope) -> None:
     app = opened(decoding_page, scope.path, text="a" * 16)
     assert not app.exception
     assert "The prompt fills all 17 tokens that this model can read" in said(app, "note decoding")["rows"][0][1]
-    of_key(app.text_input, "text").set_value("abc").run()
+    of_key(app.text_area, "text").set_value("abc").run()
     all_passed(app, 5)

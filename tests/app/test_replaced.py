@@ -324,7 +324,7 @@ def test_a_sentence_too_long_for_the_jacobians_brings_back_no_other_models(folde
     (folder / "config.json").write_text(json.dumps(config))
     app.run()
     stood = shown_reach(app)
-    app.text_input(key="source").set_value("x" * 70).run()
+    app.text_area(key="source").set_value("x" * 70).run()
     np.testing.assert_array_equal(shown_reach(app), stood)      # the last good ones, with a note
     replace_weights(folder / "model.safetensors")
     app.run()

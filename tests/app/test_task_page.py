@@ -80,7 +80,7 @@ def test_a_position_that_is_none_gives_the_default(value: str, trace: models.Tra
 def test_a_shorter_text_keeps_the_choice_for_when_it_grows() -> None:
     app = opened(task_position="7")
     for target, position in (("19", None), (TARGET, 7)):
-        app.text_input(key="target").set_value(target).run()
+        app.text_area(key="target").set_value(target).run()
         header, _ = picture(app, "answers")
         assert header["position"] < 3 if position is None else header["position"] == position
 

@@ -43,7 +43,7 @@ def opened(page: str, **params: str | list[str]) -> AppTest:
 
 def widgets(app: AppTest) -> dict[str, object]:
     """What the widgets that show a parameter say, by its name."""
-    kinds = "text_input selectbox number_input slider select_slider multiselect toggle button_group".split()
+    kinds = "text_area selectbox number_input slider select_slider multiselect toggle button_group".split()
     found = {element.key: element.value for kind in kinds for element in app.get(kind)}
     return {name: value for name, value in found.items() if name in declared()}
 
@@ -249,7 +249,7 @@ def test_the_choices_of_a_page_outlive_a_visit_to_another() -> None:
 def test_a_deliberate_step_is_counted_once_and_typing_and_sliding_are_none() -> None:
     app = opened("")
     assert steps(app) == 0
-    app.text_input(key="source").set_value("4 May 1999").run()
+    app.text_area(key="source").set_value("4 May 1999").run()
     assert steps(app) == 0
     app.selectbox(key="checkpoint").set_value("dates-bahdanau").run()      # with it comes another site, and another text
     assert steps(app) == 1
@@ -269,7 +269,7 @@ def test_a_deliberate_step_is_counted_once_and_typing_and_sliding_are_none() -> 
 def test_back_is_followed_and_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
     app = opened("", site="decoder.layers.0.self_attn", head="1")
     app.selectbox(key="checkpoint").set_value("dates-stacked").run()
-    app.text_input(key="target").set_value("1999").run()
+    app.text_area(key="target").set_value("1999").run()
     count = steps(app)
     monkeypatch.setattr(url_state, "_is_history_navigation", lambda: True)
     app.query_params.clear()
@@ -279,7 +279,7 @@ def test_back_is_followed_and_is_no_step(monkeypatch: pytest.MonkeyPatch) -> Non
     written = address(app)
     assert (written["site"], written["head"], written["source"]) == (["decoder.layers.1.cross_attn"], ["2"], ["3 May 1999"])
     assert "target" not in written
-    assert app.text_input(key="target").value == ""
+    assert app.text_area(key="target").value == ""
     assert steps(app) == count
 
 
@@ -287,5 +287,5 @@ def test_a_rerun_with_an_older_url_is_not_led_back_by_it() -> None:
     app = opened("", site="decoder.layers.0.self_attn", head="1")
     for source in ("4 May 1999", "5 May 1999"):
         app.query_params["source"] = "3 May 1999"       # as a browser says it that asked before it was told
-        app.text_input(key="source").set_value(source).run()
+        app.text_area(key="source").set_value(source).run()
         assert address(app)["source"] == [source]

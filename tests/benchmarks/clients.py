@@ -66,8 +66,8 @@ class Client:
             element = message.delta.new_element
             if message.HasField("new_session"):
                 self.page = message.new_session.page_script_hash
-            if element.WhichOneof("type") == "text_input" and element.text_input.id.endswith("source"):
-                self.box, self.fragment = element.text_input.id, message.delta.fragment_id
+            if element.WhichOneof("type") == "text_area" and element.text_area.id.endswith("source"):
+                self.box, self.fragment = element.text_area.id, message.delta.fragment_id
             component = element.bidi_component
             if component.component_name == "attnscope_head":
                 answer = component.bytes

@@ -91,7 +91,7 @@ def opened(page: Page, address: str, view: View) -> Page:
     page.evaluate(WATCH)
     page.wait_for_function("(pictures) => drawn(pictures).every(Boolean)", arg=view.pictures)
     page.evaluate("() => rest()")
-    page.locator("[data-testid=stTextInput] input").first.press("Control+a")
+    page.locator(".st-key-source :is(input, textarea)").first.press("Control+a")
     return page
 
 
@@ -105,7 +105,7 @@ def edit(page: Page, view: View, key: str) -> float:
     took = page.evaluate("() => Promise.race([edit, new Promise((_, no) => setTimeout(() => no('no answer'), 15000))])")
     if view.tokens:
         shown = [token for token in page.evaluate(f"() => {view.tokens}") if not token.startswith("[")]
-        typed = page.locator("[data-testid=stTextInput] input").first.input_value()
+        typed = page.locator(".st-key-source :is(input, textarea)").first.input_value()
         assert "".join(shown).replace("·", " ").strip() == typed.strip(), f"{view.name} shows {shown}, not {typed!r}"
     return took
 

@@ -118,6 +118,18 @@ def test_fast_typing_loses_no_letter_and_ends_on_the_last(page: Page, dates: mod
     assert_shows(page, dates.run(OTHER).attention[SITE], 2)
 
 
+def test_a_text_of_several_lines_is_read_as_it_is_typed(page: Page) -> None:
+    visit(page, checkpoint="gpt-char", text="ROMEO:", site="decoder.layers.0.self_attn", head="0")
+    box = page.get_by_role("textbox", name="Text (type here)")
+    one_line = box.bounding_box()["height"]
+    box.press("End")
+    box.press("Enter")
+    box.press_sequentially("But soft\nwhat\nlight")
+    expect(page.locator(".head")).to_have_attribute("data-rows", str(1 + len("ROMEO:\nBut soft\nwhat\nlight")))
+    in_url(page, "text", "ROMEO:\nBut soft\nwhat\nlight")
+    assert box.bounding_box()["height"] > one_line      # it grows with its text
+
+
 def test_the_page_does_not_jump_while_one_types(page: Page) -> None:
     see(page)
     parts = (".overview", ".head .pictures", ".head canvas.cells", ".written")

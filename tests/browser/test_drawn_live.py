@@ -41,10 +41,10 @@ SOCKET = """() => {
   for (const name of ["source", "target"]) {
     const box = document.createElement("div");
     box.className = `st-key-${name}`;
-    box.innerHTML = "<input>";
+    box.innerHTML = "<textarea></textarea>";
     document.body.append(box);
   }
-  document.body.insertAdjacentHTML("beforeend", '<div class="st-key-other"><input></div>');
+  document.body.insertAdjacentHTML("beforeend", '<div class="st-key-other"><textarea></textarea></div>');
 }"""
 
 
@@ -52,7 +52,7 @@ def plain(text: str, look: str = "note") -> dict:
     return rows(look, ("line", text))
 
 
-FIELDS = ["source", "target"]
+BOXES = {"fields": ["source", "target"], "pause": 1500, "lines": False}
 
 
 def live(stage: Stage, is_open: bool = True, token: str = "secret") -> None:
@@ -61,12 +61,12 @@ def live(stage: Stage, is_open: bool = True, token: str = "secret") -> None:
     stage.page.evaluate("delete window.attnscopeLive")
     stage.page.evaluate(SOCKET)
     stage.beside("live")
-    stage.show({"token": token, "path": "/app/live", "open": is_open, "fields": FIELDS, "address": STANDS}, key="live")
+    stage.show({"token": token, "path": "/app/live", "open": is_open, **BOXES, "address": STANDS}, key="live")
 
 
 def typed(stage: Stage, text: str, box: str = "source") -> None:
     stage.page.evaluate(
-        "([box, text]) => { const i = document.querySelector(`.st-key-${box} input`); i.value = text;"
+        "([box, text]) => { const i = document.querySelector(`.st-key-${box} textarea`); i.value = text;"
         " i.dispatchEvent(new Event('input', { bubbles: true })); }", [box, text],
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ def answer(stage: Stage, text: str, edition: tuple[int, int], key: str = "words"
 
 
 def addressed(stage: Stage, query: str, steps: int, rerun: int) -> None:
-    data = {"token": "t", "path": "/live", "open": False, "fields": FIELDS, "address": {"query": query, "steps": steps}}
+    data = {"token": "t", "path": "/live", "open": False, **BOXES, "address": {"query": query, "steps": steps}}
     stage.show(data, (1, rerun), key="live")
 
 
@@ -217,7 +217,7 @@ def test_a_page_that_is_not_live_asks_nothing(stage: Stage) -> None:
     live(stage, is_open=False)
     typed(stage, "abc")
     assert stage.page.evaluate("sockets.length") == 0
-    stage.show({"token": "other", "path": "/live", "open": True, "fields": FIELDS, "address": STANDS}, (1, 2), key="live")
+    stage.show({"token": "other", "path": "/live", "open": True, **BOXES, "address": STANDS}, (1, 2), key="live")
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "abcd")
     assert stage.page.evaluate("sockets[0].protocols") == ["attnscope", "other"]
@@ -228,9 +228,9 @@ def test_another_session_has_a_socket_of_its_own(stage: Stage) -> None:
     live(stage)
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")
-    stage.show({"token": "secret", "path": "/app/live", "open": True, "fields": FIELDS, "address": STANDS}, (1, 2), key="live")
+    stage.show({"token": "secret", "path": "/app/live", "open": True, **BOXES, "address": STANDS}, (1, 2), key="live")
     assert stage.page.evaluate("sockets.length") == 1  # the same session goes on
-    stage.show({"token": "other", "path": "/app/live", "open": True, "fields": FIELDS, "address": STANDS}, (1, 3), key="live")
+    stage.show({"token": "other", "path": "/app/live", "open": True, **BOXES, "address": STANDS}, (1, 3), key="live")
     assert stage.page.evaluate("sockets.map((s) => [s.protocols[1], s.readyState])") == [["secret", 2], ["other", 0]]
     stage.page.evaluate("sockets[1].opened()")
     typed(stage, "ab")
@@ -262,7 +262,7 @@ def test_an_answer_may_bring_a_packed_picture(stage: Stage) -> None:
     stage.beside("choice")
     stage.show(first, (1, 1), key="choice")
     stage.beside("live")
-    stage.show({"token": "t", "path": "/live", "open": True, "fields": FIELDS, "address": STANDS}, key="live")
+    stage.show({"token": "t", "path": "/live", "open": True, **BOXES, "address": STANDS}, key="live")
     stage.page.evaluate("sockets[0].opened()")
     typed(stage, "a")
     message = pack({"edition": [2, 1], "said": {}}, choice=np.frombuffer(second, np.uint8))
@@ -271,6 +271,100 @@ def test_an_answer_may_bring_a_packed_picture(stage: Stage) -> None:
         "[...document.body.children].flatMap((e) => [...(e.shadowRoot?.querySelectorAll('.axis') ?? [])]).map((p) => p.textContent)"
     )
     assert axes == ["second", "read"]
+
+
+# --- the boxes
+
+
+def boxes(stage: Stage, **how: Any) -> None:
+    """The page of `live` with other settings of its boxes; what would be handed over to Streamlit is written down, and so is what
+    Enter does."""
+    live(stage)
+    data = {"token": "secret", "path": "/live", "open": True, **BOXES, **how, "address": STANDS}
+    stage.show(data, (9, 9), key="live")
+    stage.page.evaluate("""() => {
+      window.handed = [];
+      document.querySelectorAll("textarea").forEach((box) => (box.onkeydown = (event) => {
+        if (event.key === "Enter" && event.ctrlKey) handed.push([box.parentElement.className, box.value]);
+      }));
+    }""")
+
+
+def handed(stage: Stage, n: int) -> list[list[str]]:
+    """What Streamlit has been handed, once it is so many texts."""
+    stage.page.wait_for_function("(n) => handed.length >= n", arg=n)
+    return stage.page.evaluate("handed")
+
+
+def test_streamlit_has_a_text_when_typing_rests_and_another_boxs_at_every_key(stage: Stage) -> None:
+    boxes(stage, pause=400)
+    stage.page.evaluate("""() => {
+      for (const [name, text] of [["source", "a"], ["source", "ab"], ["other", "x"], ["source", "abc"]]) {
+        const box = document.querySelector(`.st-key-${name} textarea`);
+        box.value = text;
+        box.dispatchEvent(new Event("input", { bubbles: true }));
+      }
+    }""")
+    assert handed(stage, 2) == [["st-key-other", "x"], ["st-key-source", "abc"]]
+
+
+def test_enter_hands_over_where_no_text_holds_a_line_break(stage: Stage) -> None:
+    boxes(stage, pause=60_000)
+    stage.page.locator(".st-key-source textarea").focus()
+    for key in ("a", "Enter", "b", "Shift+Enter"):
+        stage.press(key)
+    assert stage.page.locator(".st-key-source textarea").input_value() == "ab"
+    assert handed(stage, 2) == [["st-key-source", "a"], ["st-key-source", "ab"]]
+    boxes(stage, pause=60_000, lines=True)
+    stage.page.locator(".st-key-source textarea").focus()
+    stage.press("a", "Enter", "b")
+    assert stage.page.locator(".st-key-source textarea").input_value() == "a\nb"
+    assert handed(stage, 0) == []
+
+
+def test_pasted_lines_become_one_where_no_text_holds_a_line_break(stage: Stage) -> None:
+    paste = """(box) => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData("text/plain", "one \\n two\\nthree\\n");
+      return box.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+    }"""
+    for lines, left_to_the_browser, text in ((False, False, "one two three"), (True, True, "")):
+        boxes(stage, lines=lines)
+        box = stage.page.locator(".st-key-source textarea")
+        box.focus()
+        assert box.evaluate(paste) is left_to_the_browser
+        assert box.input_value() == text
+
+
+# --- what was read and what was written
+
+
+def test_texts_of_more_than_two_lines_are_shown_whole_when_one_asks_and_nothing_moves(stage: Stage) -> None:
+    def strip(source: str, output: str) -> dict:
+        texts = ("label-in", "in"), ("source", source), ("arrow", "→"), ("label-out", "out"), ("output", output), ("stale", "")
+        return rows("written long", *texts)
+
+    def state() -> tuple[list[bool], bool, float]:
+        stage.page.evaluate("stage.frames(2)")
+        cut = stage.js("(root) => [...root.querySelectorAll('.source, .output')].map((e) => e.classList.contains('cut'))")
+        return cut, stage.hidden("button"), stage.box(".place")["height"]
+
+    long = "word " * 60
+    stage.mount("plain").show(strip("short", "brief"))
+    *_, tall = shown = state()
+    assert shown == ([False, False], True, tall)
+    for edition, (source, output) in enumerate(((long, "brief"), ("short", long), (long, long)), 2):
+        stage.show(strip(source, output), (edition, 1))
+        assert state() == ([source == long, output == long], False, tall)
+    assert stage.text("button") == "show all"
+    stage.click("button")
+    assert state() == ([False, False], False, tall)
+    assert stage.text("button") == "show less"
+    assert stage.js("(root) => { const e = root.querySelector('.source'); return e.scrollHeight - e.clientHeight; }") <= 2
+    stage.show(strip(long + "and", long), (9, 1))       # typing goes on, and the whole stays
+    assert stage.text("button") == "show less"
+    stage.click("button")
+    assert state() == ([True, True], False, tall)
 
 
 # --- editions
@@ -604,12 +698,14 @@ def test_wrappers_without_gestures_pass_on_what_they_show() -> None:
     for name, given, expected in (
         ("maps", (b"m", "my-key"), {"key": "my-key", "data": b"m"}), ("shuffle", (b"s", "my-key"), {"key": "my-key", "data": b"s"}),
         ("plain", ({"look": "note"}, "my-key"), {"key": "my-key", "data": {"look": "note"}}),
-        ("live", ("token", "/live", True, FIELDS, Address("a=b", 3)), {"key": "live", "data": {
-            "token": "token", "path": "/live", "open": True, "fields": FIELDS, "address": {"query": "a=b", "steps": 3}}}),
     ):  # fmt: skip
         CALLS.clear()
         wrapper(name)[name](*given)
         assert [expected] == CALLS
+    CALLS.clear()
+    wrapper("live")["live"](token="token", path="/live", is_open=True, **BOXES, address=Address("a=b", 3))
+    shown = {"token": "token", "path": "/live", "open": True, **BOXES, "address": {"query": "a=b", "steps": 3}}
+    assert [{"key": "live", "data": shown}] == CALLS
     assert rows("note", ("a", "b"), ("c", "d")) == {"look": "note", "rows": [["a", "b"], ["c", "d"]]}
 
 

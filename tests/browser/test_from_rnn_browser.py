@@ -64,7 +64,7 @@ def test_a_cell_says_its_exact_norm_in_every_layer(page, checkpoint):
 
 def test_typing_and_the_knobs_draw_anew(page, checkpoint):
     opened(page, checkpoint)
-    page.locator(".st-key-source input").fill("edcbabc")
+    page.locator(".st-key-source textarea").fill("edcbabc")
     in_url(page, "source", "edcbabc")
     expect(page.locator(".maps")).to_have_attribute("data-rows", "8")
     norms = computed(checkpoint, SELF_ATTENTION, "edcbabc").norms
@@ -78,7 +78,7 @@ def test_typing_and_the_knobs_draw_anew(page, checkpoint):
 
 def test_a_long_text_leaves_the_picture_and_says_why(page, checkpoint):
     opened(page, checkpoint)
-    page.locator(".st-key-source input").fill("ab" * 40)
+    page.locator(".st-key-source textarea").fill("ab" * 40)
     expect(page.get_by_text("This sentence has 81 tokens")).to_be_visible()
     assert point(page, 0, 4, 1)["value"] == pytest.approx(float(computed(checkpoint, RNN).norms[4, 1]), rel=1e-4)
 

@@ -121,7 +121,7 @@ def test_reordering_the_tokens_is_the_shuffle_test(page, checkpoint):
 
 def test_typing_reorders_the_new_text(page, checkpoint):
     opened(page, checkpoint, order="reversed")
-    page.locator(".st-key-source input").fill("edcbabc")
+    page.locator(".st-key-source textarea").fill("edcbabc")
     scope = models.load(checkpoint, device="cpu")
     ids = scope.encode(source="edcbabc")["source"].ids
     change = shuffle_test(scope.model, ids, new_order(len(ids), "reversed")).change.T.numpy()

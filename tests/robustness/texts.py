@@ -136,7 +136,7 @@ def through_pages(texts: Sequence[str], found: Counter) -> None:
     app = _opened(PLAIN[0])
     for text in map(whole, texts):
         with counted(found, "shown by a page", text):
-            app.text_input(key="source").set_value(text).run()
+            app.text_area(key="source").set_value(text).run()
             assert not app.exception, app.exception[0].message
             written = [element.proto.body for element in app.get("html")] + [part.value for part in (*app.markdown, *app.caption)]
             assert not any(MARK in part or "window.injected" in part for part in written)
@@ -152,7 +152,7 @@ def through_a_browser(texts: Sequence[str], found: Counter) -> None:
         page.wait_for_selector(".head[data-painted]")
         for i, text in enumerate(texts):
             with counted(found, "shown by a browser", text):
-                box = page.locator(".st-key-source input")
+                box = page.locator(".st-key-source textarea")
                 box.fill(whole(text))
                 if i % 10 == 0:
                     box.press("Enter")

@@ -30,7 +30,7 @@ from viz_app.session.parameters import whole
 Pictures = dict[str, bytes | dict]      # key of a component → what it shows
 Texts = tuple[str, ...]                 # what stands in the boxes of the model's fields, in their order
 
-PAUSE = "1.5s"      # after so long without a key Streamlit's rerun follows; whoever leaves the box has it at once
+PAUSE = 1500        # ms; after so long without a key Streamlit's rerun follows; whoever leaves the box has it at once
 LARGEST = 1_000_000     # characters of one message
 SOCKETS = 4             # of one session; its page needs one, and for a moment a second when that has broken
 PROTOCOL = "attnscope"  # of the socket; the browser offers it together with the session's token
@@ -69,6 +69,11 @@ class LiveSession:
     def is_open(self) -> bool:
         """Is every key answered over the socket?"""
         return _served.is_set() and self.answer is not None
+
+    @property
+    def pause(self) -> int:
+        """How many ms without a key pass before Streamlit's rerun follows: none where it is all the answer there is."""
+        return PAUSE if self.is_open and self.shown.scope is self.scope else 0
 
     def show(self, shown: CurrentRun) -> None:
         """A new run, to be shown from now on."""

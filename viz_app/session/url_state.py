@@ -45,8 +45,7 @@ class _Session:
     follows: bool = False       # from when the URL is followed until a run has ended: what it does not say is the default
     page: object = None
     steps: int = 0
-    is_step: bool = False       # whether the run under way follows a deliberate step within its page
-    standing: tuple[object, dict[str, list[str]]] = (None, {})       # after the last run: the page, and where its steps stood
+    standing: tuple[object, dict[str, list[str]]] | None = None      # after the last run: the page, and where its steps stood
 
 
 @dataclass(frozen=True)
@@ -64,19 +63,10 @@ def _session() -> _Session:
 def arrive(page: object = None) -> None:
     """A run of this page begins."""
     session = _session()
-    session.is_step = page == session.standing[0] and _has_moved(session)
     session.used, session.page = {}, page
     if _is_history_navigation() or not session.arrived:
         session.arrived = session.follows = True
         session.unread, session.settled = {name: st.query_params.get_all(name) for name in st.query_params}, set()
-
-
-def _has_moved(session: _Session) -> bool:
-    """Has something been chosen since the last run that is a deliberate step? What a run itself puts right, because another text
-    is too short for it, is none."""
-    places = session.standing[1]
-    chosen = {name: session.used[name].in_url(session.values.get(name, session.used[name].default)) for name in places}
-    return chosen != places
 
 
 def _is_history_navigation() -> bool:
@@ -111,6 +101,14 @@ def keep(parameter: Parameter[Value], value: Value) -> None:
     session.values[parameter.name] = value
 
 
+def put_right(parameter: Parameter[Value], value: Value) -> None:
+    """Have this value in the place of one that no longer suits what else is chosen: no deliberate step, whatever led to it."""
+    session = _session()
+    if session.standing and value != get(parameter):
+        session.standing[1].pop(parameter.name, None)
+    keep(parameter, value)
+
+
 def one_of(choice: Choice, options: Sequence[Value], default: Value) -> Value:
     """The chosen one of these options. If it is none of them, nothing is chosen, and it is the `default`."""
     found = [option for option in options if str(option) == str(get(choice))]
@@ -138,7 +136,9 @@ def publish() -> Address:
     session = _session()
     texts = {name: parameter.in_url(get(parameter)) for name, parameter in session.used.items()}
     places = {name: text for name, text in texts.items() if session.used[name].is_step}
-    session.steps += session.is_step and not session.follows
+    page, before = session.standing or (None, {})
+    if page == session.page and not session.follows:
+        session.steps += any(before[name] != places[name] for name in before.keys() & places.keys())
     session.follows, session.standing = False, (session.page, places)
     query = urlencode(texts, doseq=True)
     if run := get_script_run_ctx():

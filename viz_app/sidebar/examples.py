@@ -22,9 +22,16 @@ def suited(scope: Scope) -> list[str]:
     """At least one source that this model can read: its checkpoint's own examples, else its task's; if all are too long
     for it, as much of the first as it can read."""
     whole = scope.examples or examples(scope.task)
-    offered = [text.strip().splitlines()[-1] for text in whole if text.strip()]      # a box takes one line
+    lines = holds_lines(scope)
+    offered = [text.strip() if lines else text.strip().splitlines()[-1] for text in whole if text.strip()]
     beginnings = (offered[0][:end] for end in range(len(offered[0]), 0, -1))
     return [text for text in offered if readable(scope, text)] or [next(b for b in beginnings if readable(scope, b))]
+
+
+def holds_lines(scope: Scope) -> bool:
+    """Whether a text of this model may have several lines: whether a line break comes back from its tokens."""
+    tokenizer = scope.tokenizer
+    return tokenizer.decode(tokenizer.encode("\n").ids) == "\n"
 
 
 def readable(scope: Scope, text: str) -> bool:

@@ -84,14 +84,14 @@ def _texts(session: LiveSession) -> bool:
     st.selectbox(
         "Examples", offered, index=None, key=_EXAMPLE, placeholder="Pick an example …",
         label_visibility="collapsed", on_change=_take_example, args=(fields,),
+        format_func=lambda text: " ↵ ".join(text.splitlines()),
     )
-    pause = live.PAUSE if session.is_open and session.shown.scope is session.scope else "0ms"
     continues = spoken is not None and spoken.model.continues
     texts, slots = [], []
     for field in fields:
         label = t.label(field.name) if field.optional else f"{t.label(field.name)} (type here)"
         help_ = _HELP[continues] if field.optional else {}
-        texts.append(st.text_input(label, live=pause, **help_, **bound(FIELDS[field.name], _text(field))))
+        texts.append(st.text_area(label, height="content", **help_, **bound(FIELDS[field.name], _text(field))))
         slots.append(st.empty())
     session.redraw(*texts)
     if not session.scope:

@@ -36,7 +36,7 @@ class Live {
   }
 
   typed() {
-    return this.boxes.map((box) => document.querySelector(`${box} input`)?.value ?? "");
+    return this.boxes.map((box) => document.querySelector(`${box} textarea`)?.value ?? "");
   }
 
   leave() {
@@ -72,5 +72,6 @@ class Live {
 
 function mount({ data }) {
   (window.attnscopeLive ??= new Live()).follow(data);
+  (window.attnscopeBoxes ??= new Boxes()).follow(data);
   (window.attnscopeHistory ??= new History()).write(data.address);
 }

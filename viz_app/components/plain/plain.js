@@ -11,4 +11,27 @@ function mount({ data, parentElement }) {
     row.textContent = text;
     return row;
   }));
+  if (data.look.startsWith("written")) whole(box);
+}
+
+// Both texts have two lines, so that nothing moves while one types; where that is too little, a button lays the whole over the page.
+function whole(box) {
+  const texts = [...box.querySelectorAll(".source, .output")], open = box.dataset.open === "true";
+  box.classList.toggle("open", open);
+  const button = box.querySelector("button") ?? document.createElement("button");
+  Object.assign(button, { type: "button", textContent: open ? "show less" : "show all", hidden: !open });
+  button.onclick = () => {
+    box.dataset.open = !open;
+    whole(box);
+  };
+  box.append(button);
+  if (open) {
+    for (const text of texts) text.classList.remove("cut");
+    return;
+  }
+  // when the page is laid out anyway: to ask earlier would cost a layout at every key
+  requestAnimationFrame(() => {
+    for (const text of texts) text.classList.toggle("cut", text.scrollHeight > text.clientHeight + 2);
+    button.hidden = !texts.some((text) => text.classList.contains("cut"));
+  });
 }

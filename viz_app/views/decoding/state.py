@@ -5,13 +5,15 @@ it is edited or another checkpoint opened they are cleared, and the page says so
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
 from models.scope import Scope
 from viz_app.session import url_state
-from viz_app.session.parameters import Notation, Switch, Whole
+from viz_app.session.parameters import Notation, Parameter, Switch, Whole
 from viz_app.views.decoding.payloads import Place
 
 _SOURCE, _CLEARED = "decoding source", "decoding cleared"
@@ -56,7 +58,7 @@ def place(scope: Scope, given: tuple[int, ...]) -> Place:
         st.session_state[_CLEARED] = bool(found.forced)
         found = Place(mean=found.mean)
     found = found.within(scope)
-    keep(found)
+    keep(found, url_state.put_right)
     return found
 
 
@@ -65,10 +67,10 @@ def _place() -> Place:
     return Place(get(STEP) - 1, get(FORCED), get(NODE), get(MEAN))
 
 
-def keep(place: Place) -> None:
+def keep(place: Place, how: Callable[[Parameter, Any], None] = url_state.keep) -> None:
     """Remember it."""
     for parameter, value in ((STEP, place.step + 1), (FORCED, place.forced), (NODE, place.node), (MEAN, place.mean)):
-        url_state.keep(parameter, value)
+        how(parameter, value)
 
 
 def cleared() -> bool:

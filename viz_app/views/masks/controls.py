@@ -42,8 +42,8 @@ def _batch(scope: Scope, left: DeltaGenerator, right: DeltaGenerator) -> tuple[s
         url_state.keep(SECOND, None)
     st.session_state[_TASK] = scope.task
     chosen = url_state.get(SECOND)
-    second = left.text_input(
-        "Second text of the batch", live="0ms",
+    second = left.text_area(
+        "Second text of the batch", height="content",
         **url_state.bound(SECOND, default_second(scope) if chosen is None else chosen),
         help=text.second_help(scope.model),
     )
