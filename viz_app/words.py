@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from models.layers.similarity import KINDS
-from models.trace import AttentionSite, Trace
+from models.trace import AttentionSite
 
 # (stack, role) → what this kind of attention is called, and where there is little room
 _TITLES = {
@@ -222,13 +222,16 @@ def length(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
     return f"{len(tokens)} of at most {n_ctx} tokens.{missing}"
 
 
-def at_step(step: int, trace: Trace, scores: dict) -> str:
-    """What the page shows while it stands at an earlier step of training, how good those weights were, and what they would
-    have said of the texts at hand."""
+def after_steps(step: int) -> str:
+    """Whose answer stands in the headline while the page stands at an earlier step of training."""
+    return f"the weights after {step:,} step{'s' * (step != 1)}"
+
+
+def at_step(step: int, scores: dict) -> str:
+    """What the page shows while it stands at an earlier step of training, and how good those weights were."""
     return (
-        f"All pictures below are of the weights after {step:,} steps, reading the same text; the line above is the finished "
-        f"model's. Of these weights: {measured(scores) or 'no score was measured'}. "
-        f"Position by position, they would have said: {trace.output or '(nothing)'}"
+        f"The line above and all pictures below are of {after_steps(step)}, reading the same text as the finished model. "
+        f"Of these weights: {measured(scores) or 'no score was measured'}."
     )
 
 

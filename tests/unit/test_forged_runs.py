@@ -45,7 +45,8 @@ def test_a_true_run_passes_and_each_check_says_what_it_measured(runs):
         (CACHE, 1e-4, "Largest difference of any probability, 4 steps from the cache against one pass without it"),
         (PREFIX, 1e-4, "Largest difference between the given text and its own, where both have read the same (2 positions)"),
         (ROWS, 1e-5, "Largest difference from 1, over all heads, layers and steps"),
-        (USED, 1e-5, "Largest difference from the model's own output, all steps; relative to values above 1"),
+        (USED, 1e-5, "Largest difference from the model's own output, all steps; "
+         "relative to values above 1 and to large scores' rounding"),
     ]
 
 

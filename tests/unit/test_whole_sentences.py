@@ -318,12 +318,11 @@ def test_where_queries_keys_and_values_come_from() -> None:
 
 
 def test_at_an_earlier_step() -> None:
-    said = words.at_step(1250, SimpleNamespace(output=""), {})
-    assert said == (
-        "All pictures below are of the weights after 1,250 steps, reading the same text; the line above is the finished "
-        "model's. Of these weights: no score was measured. Position by position, they would have said: (nothing)"
+    assert words.at_step(1250, {}) == (
+        "The line above and all pictures below are of the weights after 1,250 steps, reading the same text as the finished model. "
+        "Of these weights: no score was measured."
     )
-    assert words.at_step(1, SimpleNamespace(output="abc"), {}).endswith("they would have said: abc")
+    assert words.after_steps(1) == "the weights after 1 step"
 
 
 @pytest.mark.parametrize(("sizes", "said"), [

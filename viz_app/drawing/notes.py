@@ -17,8 +17,9 @@ def small_print(text: str, bad: bool = False) -> dict:
     return rows("note bad" if bad else "note", ("line", text))
 
 
-def strip(trace: Trace, terms: words.Terms, stale: bool) -> dict:
-    """What the model read, and what it wrote or, where it wrote nothing, what it expects next."""
+def strip(trace: Trace, terms: words.Terms, stale: bool, whose: str = "") -> dict:
+    """What the model read, and what it wrote or, where it wrote nothing, what it expects next; `whose` answer it is, where that
+    is not the finished model's."""
     field, given = next((name, text) for name, text in trace.fields.items())
     label, output = answered(trace)
     aside = "The last text that could be run: see the note at the left." if stale else ""
@@ -27,7 +28,7 @@ def strip(trace: Trace, terms: words.Terms, stale: bool) -> dict:
     return rows(
         "written long" if long else "written",
         ("label-in", terms.label(field)), ("source", text), ("arrow", "→"),
-        ("label-out", label), ("output", output), ("stale", aside),
+        ("label-out", f"{whose}: {label}" if whose else label), ("output", output), ("stale", aside),
     )
 
 

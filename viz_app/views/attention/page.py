@@ -8,6 +8,7 @@ import streamlit as st
 from viz_app import ui, words
 from viz_app.components.head import head
 from viz_app.components.overview import overview
+from viz_app.components.plain import plain
 from viz_app.drawing.labels import writes
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
@@ -25,9 +26,11 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     heads = "Each small square is one head. The stronger the colour, the more one token reads another."
     none = "Nobody reads anybody here: this model has no attention."
     ui.headline("Attention: who reads whom?", heads if shown.trace.attention else none)
-    ui.written(shown.trace, terms, shown.stale)
+    strip = st.container()
     step = growth.choose(shown)
     if not shown.trace.attention:
+        with strip:
+            ui.written(shown.trace, terms, shown.stale)
         no_attention(at_step(shown, step))
         return None
     name = other_similarity(shown)                  # chosen on the page Inside a head
@@ -38,6 +41,8 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     site, focus = url_state.focus(run.trace)
     choices = Choices(step, name, focus)
     drawn = payloads(shown, choices)
+    with strip:
+        plain(drawn["written"], key="written")
     note_similarity(drawn)
     all_heads, one_head = st.columns([1, 2.3], gap="medium")
     with all_heads:
