@@ -20,6 +20,7 @@ from viz_app.views.attention.page import attention
 from viz_app.views.decoding.page import decoding
 from viz_app.views.from_rnn.page import from_rnn
 from viz_app.views.inside.page import inside
+from viz_app.views.layer.page import layer
 from viz_app.views.masks.page import masks
 from viz_app.views.positions.page import positions
 from viz_app.views.task.page import task
@@ -34,6 +35,7 @@ VIEWS: dict[str, tuple[str, View]] = {
     "attention": ("Attention", attention),
     "task": ("Task", task),
     "inside": ("Inside a head", inside),
+    "layer": ("A layer", layer),
     "positions": ("Positions", positions),
     "masks": ("Masks", masks),
     "decoding": ("Decoding", decoding),

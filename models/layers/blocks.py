@@ -81,12 +81,13 @@ class AddNorm(nn.Module):
     def formula(self) -> str:
         return "x + Sublayer(LayerNorm(x))" if self.norm == "pre" else "LayerNorm(x + Sublayer(x))"
 
-    def around(self, path: str, role: str, out: str, before: str, after: str) -> Sublayer:
+    def around(self, path: str, role: str, out: str, before: str, after: str, activation: str = "") -> Sublayer:
         """The sublayer of this path and role, with what the run records of it: its own `out`, and its layer's stream."""
         layer = path.rpartition(".")[0]
         normed = f"{self.path}.normed" if self.norm == "pre" else ""
         return Sublayer(
-            path, role, self.stream, f"{layer}.{before}", f"{path}.{out}", f"{layer}.{after}", self.norm, self.layer_norm, normed
+            path, role, self.stream, f"{layer}.{before}", f"{path}.{out}", f"{layer}.{after}", self.norm, self.layer_norm, normed,
+            activation,
         )
 
 
@@ -120,7 +121,7 @@ class SelfLayer(nn.Module):
     def sublayers(self) -> tuple[Sublayer, ...]:
         return (
             self.add_norm_1.around(self.self_attn.path, self.self_attn.kind.role, "attn_out", "resid_pre", "resid_mid"),
-            self.add_norm_2.around(self.ff.path, FEED_FORWARD, "ff_out", "resid_mid", "resid_post"),
+            self.add_norm_2.around(self.ff.path, FEED_FORWARD, "ff_out", "resid_mid", "resid_post", self.ff.activation),
         )
 
 
@@ -163,7 +164,7 @@ class CrossLayer(nn.Module):
         return (
             self.add_norm_1.around(self.self_attn.path, self.self_attn.kind.role, "attn_out", "resid_pre", "resid_mid"),
             self.add_norm_2.around(self.cross_attn.path, self.cross_attn.kind.role, "attn_out", "resid_mid", "resid_mid_cross"),
-            self.add_norm_3.around(self.ff.path, FEED_FORWARD, "ff_out", "resid_mid_cross", "resid_post"),
+            self.add_norm_3.around(self.ff.path, FEED_FORWARD, "ff_out", "resid_mid_cross", "resid_post", self.ff.activation),
         )
 
 

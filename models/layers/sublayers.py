@@ -21,6 +21,7 @@ class Sublayer:
     norm: str                  # "post": LayerNorm(before + out). "pre": it reads LayerNorm(before). "none"
     layer_norm: nn.LayerNorm | None = None
     normed: str = ""           # under "pre": what it reads
+    activation: str = ""       # of a feed-forward: one of models.layers.blocks.ACTIVATIONS
     adds: bool = True          # whether its output is added to the stream; if not, it takes the stream's place
 
     @property

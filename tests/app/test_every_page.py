@@ -18,19 +18,20 @@ from viz_app.sidebar.examples import suited
 QUESTIONS = {
     "attention": "Attention: who reads whom?", "inside": "Inside a head: how does this one weight come about?",
     "positions": "Positions: how does it know the order?", "masks": "Masks: who may see whom, and why?",
+    "layer": "A layer, step by step: what does each part of it add?",
     "task": "Task: what is this model for, and what does it answer?",
     "decoding": "Decoding: what does it do, one token at a time?", "from-rnn": "From RNN to attention: what changed?",
 }  # fmt: skip
 CHECKS = {  # how many are made on each page
-    "Transformer": {"attention": 3, "task": 3, "inside": 5, "positions": 2, "masks": 5, "decoding": 5, "from-rnn": 3},
+    "Transformer": {"attention": 3, "task": 3, "inside": 5, "layer": 3, "positions": 2, "masks": 5, "decoding": 5, "from-rnn": 3},
     "attention only": {"attention": 3, "task": 3, "inside": 5, "positions": 2, "masks": 5, "decoding": 5, "from-rnn": 3},
-    "alignment": {"attention": 3, "task": 3, "inside": 5, "positions": 3, "masks": 5, "decoding": 6, "from-rnn": 3},
-    "fixed vector": {"attention": 1, "task": 2, "inside": 1, "positions": 3, "masks": 0, "decoding": 4, "from-rnn": 3},
+    "alignment": {"attention": 3, "task": 3, "inside": 5, "layer": 0, "positions": 3, "masks": 5, "decoding": 6, "from-rnn": 3},
+    "fixed vector": {"attention": 1, "task": 2, "inside": 1, "layer": 0, "positions": 3, "masks": 0, "decoding": 4, "from-rnn": 3},
 }
 LANGUAGE_MODELS = [name for name in models.shipped() if models.load(name, device="cpu").model.continues]
 PICTURE = {
     "attention": "head", "inside": "walk", "positions": "positions-shuffle", "masks": "mask_painter", "decoding": "stepper",
-    "from-rnn": "from-rnn-maps", "task": "answers",
+    "from-rnn": "from-rnn-maps", "task": "answers", "layer": "layer",
 }  # fmt: skip
 
 
@@ -55,6 +56,12 @@ def run(checkpoint: str) -> tuple[str, models.Trace]:
     return family, scope.run(suited(scope)[0])
 
 
+def layer_checks(checkpoint: str) -> int:
+    """With a residual stream, three; without, one of the last layer, and one of what goes on, if there are several."""
+    config = models.load(checkpoint, device="cpu").config
+    return 3 if config.residual else 1 + (config.n_self_layers > 0)
+
+
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if name not in LANGUAGE_MODELS])
 def test_it_shows_this_model(checkpoint, view):
@@ -66,12 +73,16 @@ def test_it_shows_this_model(checkpoint, view):
     family, trace = run(checkpoint)
     assert f"<h1>{QUESTIONS[view]}</h1>" in prose(app)
     verdicts = prose(app).count("✓"), prose(app).count("✗")
-    assert verdicts == (CHECKS[family][view], 0)
+    expected = layer_checks(checkpoint) if (family, view) == ("attention only", "layer") else CHECKS[family][view]
+    assert verdicts == (expected, 0)
     if view != "from-rnn":
         written = dict(said(app, "written")["rows"])
         assert (written["source"], written["output"], written["stale"]) == (trace.streams["source"].text, trace.output, "")
     if family == "fixed vector" and view in ("attention", "inside", "masks"):
         assert len(app.get("plotly_chart")) == (view != "masks")       # the states, for want of attention
+        return
+    if view == "layer" and family in ("alignment", "fixed vector"):
+        assert f"Open **{'eng-fra' if 'eng-fra' in checkpoint else 'dates'}**, a model of the same task" in prose(app)
         return
     header, arrays = picture(app, PICTURE[view])
     n, m = len(trace.streams["source"].ids), len(trace.streams["target"].ids)
@@ -84,6 +95,8 @@ def test_it_shows_this_model(checkpoint, view):
         expected = trace.next_token.logits.double().softmax(-1)[range(m), [*trace.streams["target"].ids[1:], END]]
         np.testing.assert_allclose(arrays["probability"], expected, rtol=1e-4, atol=1e-7)
         assert len(header["reading"]["keys"]) == len(arrays["weights"]) == (0 if family == "fixed vector" else n)
+    if view == "layer":
+        assert header["stops"][-1]["answer"] == pytest.approx(float(trace.next_token.log_probs[1].max().exp()), rel=1e-4)
     if view == "masks":
         assert header["effect"]["outputs"] == [trace.output] * 2
         assert not arrays["difference"].any()
@@ -111,7 +124,7 @@ def test_it_shows_this_language_model(checkpoint, view):
     assert [box.value for box in app.text_area if box.key in ("text", "continuation")] == [text, ""]
     assert [box.label for box in app.text_area if box.key in ("text", "continuation")] == ["Text (type here)", "What follows"]
     assert f"<h1>{QUESTIONS[view]}</h1>" in prose(app)
-    checks = {"attention": 3, "task": 3, "inside": 5, "positions": 0, "masks": 5, "decoding": 5, "from-rnn": 0}[view]
+    checks = {"attention": 3, "task": 3, "inside": 5, "layer": 3, "positions": 0, "masks": 5, "decoding": 5, "from-rnn": 0}[view]
     assert (prose(app).count("✓"), prose(app).count("✗")) == (checks, 0)
     written = dict(said(app, "written")["rows"])
     best = trace.next_token.logits[-1].double().softmax(-1).max()
@@ -129,6 +142,8 @@ def test_it_shows_this_language_model(checkpoint, view):
     if view == "task":
         expected = trace.next_token.logits.double().softmax(-1)[range(n - 1), list(trace.streams["text"].ids[1:])]
         np.testing.assert_allclose(arrays["probability"], expected, rtol=1e-4, atol=1e-7)
+    if view == "layer":
+        assert header["stops"][-1]["answer"] == pytest.approx(float(best), rel=1e-4)
     if view == "masks":
         assert not arrays["difference"].any()
         longest = max(len(scope.given_ids(other)) for other in (text, second_text(app)))

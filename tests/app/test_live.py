@@ -24,6 +24,7 @@ VIEWS = [
     ("", "checkpoint=dates-bahdanau"), ("", "checkpoint=dates-self-attn"),
     ("inside", ""), ("inside", "inside-view=matrices&inside-convention=columns"), ("inside", "inside-view=heads&lock=q2"),
     ("inside", "similarity=additive"), ("inside", "checkpoint=dates-bahdanau"),
+    ("layer", ""), ("layer", "site=encoder.layers.1.self_attn&lock=q3"),
     ("masks", "mask=cross"), ("masks", "decoder-mask=f5.0-4_a0.2&masks-shown=second"), ("masks", "masks-second="),
     ("decoding", "step=4"), ("decoding", "decoding-how=sampling&decoding-seed=3&heads=mean"),
     ("decoding", "checkpoint=dates-bahdanau"), ("decoding", "force=2:12&step=3"), ("decoding", "decoding-how=beam&node=2:2"),
@@ -32,7 +33,7 @@ VIEWS = [
 ]  # fmt: skip
 NOT_LIVE = [
     ("positions", "positions-section=Curves"), ("positions", "positions-write=true"), ("from-rnn", ""),
-    ("inside", "inside-view=scaling"), ("", "checkpoint=dates-rnn"),
+    ("inside", "inside-view=scaling"), ("", "checkpoint=dates-rnn"), ("layer", "checkpoint=dates-rnn"),
 ]  # fmt: skip
 
 

@@ -142,6 +142,16 @@ def expected_tokens(scope: models.Scope) -> np.ndarray:
     return trace.next_token.logits.softmax(-1)[range(len(following)), following].numpy()
 
 
+def shown_layer(app: AppTest) -> np.ndarray:
+    return np.array([stop["length"] for stop in picture(app, "layer")[0]["stops"]][1:])
+
+
+def streams(scope: models.Scope) -> np.ndarray:
+    held = scope.run(SOURCE, TARGET).activations
+    names = [f"decoder.layers.{n}.{name}" for n in (0, 1) for name in ("resid_mid", "resid_mid_cross", "resid_post")]
+    return np.array([float(held[name].value[0, 1].norm()) for name in names])
+
+
 def shown_reach(app: AppTest) -> np.ndarray:
     return picture(app, "from-rnn-maps")[1]["map3"]
 
@@ -185,6 +195,7 @@ VIEWS = {
     "masks": View("masks", {"mask": "cross", "masks-second": ""}, shown_masks, masked),
     "decoding": View("decoding", {}, shown_decoding, decoded),
     "task": View("task", {}, shown_task, expected_tokens),
+    "layer": View("layer", {}, shown_layer, streams),
     "reach": View("from-rnn", {"from-rnn-section": "What reaches what"}, shown_reach, reached),
     "stages": View("from-rnn", {"from-rnn-section": "Stages, on dates"}, shown_answers, answers),
     "pair": View(

@@ -20,7 +20,7 @@ from viz_app.session.parameters import Choice, Number, Parameter, Several, Switc
 APP = Path(viz_app.__file__).with_name("app.py")
 PARAMETERS = list(declared().values())
 VIEWS = [
-    ("", {"growth": "true"}), ("inside", {}), ("inside", {"inside-view": "matrices"}), ("masks", {}), ("task", {}),
+    ("", {"growth": "true"}), ("inside", {}), ("inside", {"inside-view": "matrices"}), ("masks", {}), ("task", {}), ("layer", {}),
     ("decoding", {"decoding-how": "sampling"}), ("decoding", {"decoding-how": "beam"}), ("positions", {}),
     ("positions", {"positions-section": "Curves"}), ("positions", {"positions-section": "Two misprints"}),
     ("positions", {"positions-section": "Added or concatenated"}), ("from-rnn", {}),

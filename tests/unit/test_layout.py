@@ -95,7 +95,7 @@ def test_what_is_drawn_is_made_without_streamlit() -> None:
     assert {path: found for path in pure if (found := brings(path, "streamlit"))} == {}
 
 
-@pytest.mark.parametrize("page", ["masks", "decoding", "inside", "task"])
+@pytest.mark.parametrize("page", ["masks", "decoding", "inside", "task", "layer"])
 def test_only_the_layout_and_the_controls_of_a_page_know_streamlit(page: str) -> None:
     files = list((APP / "views" / page).glob("*.py"))
     knowing = {path.name for path in files if brings(path, "streamlit")}

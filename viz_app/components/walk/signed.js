@@ -25,7 +25,11 @@ function strongest(values, start, end, stride = 1) {
 }
 
 const plain = (value) => (value === -Infinity ? "−∞" : String(exact(value)).replace("-", "−"));
-const brief = (value) => (value === -Infinity ? "−∞" : value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2).replace("-", "−"));
+const brief = (value) => {
+  if (value === -Infinity) return "−∞";
+  const text = value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2);
+  return Number(text) ? text.replace("-", "−") : text.replace("-", "");
+};
 
 // "W^{Q}a^{i}" with its low and high parts as elements.
 function setFormula(element, formula) {

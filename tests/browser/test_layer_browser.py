@@ -1,0 +1,58 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The page "A layer, step by step" in a real browser: a layer and a token are chosen, nothing moves while one types, and all of it
+is on one screen."""
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+from served_app import browser, context, in_url, page, rested, visit
+
+import models
+
+SOURCE, TARGET = "3 May 1999", "1999-12-03"
+
+
+def boxes(page: Page) -> list[str]:
+    """Where the parts of the picture stand."""
+    parts = page.locator(".layer .tokens, .layer svg, .layer .firing, .layer .note")
+    return parts.evaluate_all("(all) => all.map((part) => JSON.stringify(part.getBoundingClientRect()))")
+
+
+def test_a_layer_and_a_token_are_chosen_and_come_back(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 720})
+    visit(page, "layer", ".layer[data-painted]", checkpoint="dates", source=SOURCE, target=TARGET)
+    page.locator('.layer .all g[aria-label="layer 1, feed-forward"] text').first.click()
+    in_url(page, "site", "decoder.layers.0.self_attn")
+    page.wait_for_selector('.layer[data-layer="Decoder layer 1, in full"]')
+    page.locator(".layer .tokens button").nth(5).click()
+    in_url(page, "lock", "q5")
+    page.wait_for_selector('.layer[data-position="5"]')
+    trace = models.load("dates", device="cpu").run(SOURCE, TARGET)
+    picture = page.locator(".layer").evaluate("(root) => root.view.picture.stops.map((stop) => stop.length)")
+    names = [f"decoder.layers.{n}.{name}" for n in (0, 1) for name in ("resid_mid", "resid_mid_cross", "resid_post")]
+    lengths = [float(trace.activations[name].value[0, 5].norm()) for name in names]
+    np.testing.assert_allclose(picture[1:], lengths, rtol=1e-4)
+    page.get_by_role("radio", name="Encoder").click()
+    page.wait_for_selector('.layer[data-layer="Encoder layer 1, in full"]')
+    expect(page.locator(".layer .without")).to_contain_text("cannot be asked here")
+    page.go_back()
+    page.wait_for_selector('.layer[data-layer="Decoder layer 1, in full"]')
+
+
+def test_it_is_on_one_screen_and_nothing_moves_while_one_types(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 720})
+    visit(page, "layer", ".layer[data-painted]", checkpoint="eng-fra", source="She is")
+    rested(page)
+    box = page.locator(".layer").bounding_box()
+    assert box["y"] + box["height"] <= 720
+    before, n_tokens = boxes(page), page.locator(".layer .tokens button").count()
+    assert len(before) == 5
+    field = page.get_by_label("English sentence")
+    field.focus()
+    page.keyboard.press("End")
+    for word in " reading a book about the sea that her mother gave her when she was young".split():
+        page.keyboard.type(f" {word}")
+        assert boxes(page) == before
+    rested(page)
+    assert page.locator(".layer .tokens button").count() > n_tokens + 5
+    assert boxes(page) == before

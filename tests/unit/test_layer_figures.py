@@ -1,0 +1,226 @@
+"""The page "A layer, step by step": what its component is sent, its files and its sentences, against numpy and the run itself."""
+
+import csv
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from drawn import letters
+
+from models.scope import Scope
+from viz_app import words
+from viz_app.drawing.payload import unpack
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.layer import files, text
+from viz_app.views.layer.payloads import LISTED, STRONGEST, Choices, Shown, kept, layer, payloads, shown
+
+TERMS = words.terms("letters")
+
+
+def run_of(family: str = "transformer", *texts: str, **sizes: Any) -> CurrentRun:
+    scope = letters(family, **sizes)
+    return CurrentRun(scope, scope.run(*(texts or ("abcde", "edc"))))
+
+
+def sent(run: CurrentRun, choices: Choices) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    return unpack(payloads(run, choices)["layer"])
+
+
+@pytest.fixture(scope="module")
+def decoder() -> tuple[CurrentRun, Choices, dict[str, Any], dict[str, np.ndarray]]:
+    run, choices = run_of(), Choices("target", 1, 2)
+    return run, choices, *sent(run, choices)
+
+
+def test_a_stop_says_what_was_added_and_how_long_the_stream_is(decoder) -> None:
+    run, _, header, _ = decoder
+    held = {name: a.value[0, 2].numpy() for name, a in run.trace.activations.items() if a.axes[1] == "target"}
+    stops = header["stops"]
+    assert [(s["layer"], s["name"]) for s in stops] == [
+        ("", "embedding + position"), ("1", "self-attention"), ("1", "cross-attention"), ("1", "feed-forward"),
+        ("2", "self-attention"), ("2", "cross-attention"), ("2", "feed-forward"),
+    ]  # fmt: skip
+    streams = [f"decoder.layers.{n}.{name}" for n in (0, 1) for name in ("resid_pre", "resid_mid", "resid_mid_cross", "resid_post")]
+    outputs = [f"decoder.layers.{n}.{name}" for n in (0, 1) for name in ("self_attn.attn_out", "cross_attn.attn_out", "ff.ff_out")]
+    behind = [held[name] for name in (*streams[:4], *streams[5:])]
+    before = [held[name] for name in (*streams[:3], *streams[4:7])]
+    np.testing.assert_allclose([s["length"] for s in stops], [np.linalg.norm(v) for v in behind], rtol=1e-5)
+    added = [held[name] for name in outputs]
+    np.testing.assert_allclose([s["added"] for s in stops[1:]], [np.linalg.norm(v) for v in added], rtol=1e-5)
+    cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(added, before, strict=True)]
+    np.testing.assert_allclose([s["direction"] for s in stops[1:]], cosines, rtol=1e-4, atol=1e-5)
+    assert stops[0]["added"] is stops[0]["direction"] is None
+    assert [s["chosen"] for s in stops] == [False] * 4 + [True] * 3
+    assert [s["site"] for s in stops] == ["", *["decoder.layers.0.self_attn"] * 3, *["decoder.layers.1.self_attn"] * 3]
+
+
+def test_a_stop_says_what_would_follow(decoder) -> None:
+    run, _, header, _ = decoder
+    scope, table = run.scope, run.scope.model.embedding.weight.detach().numpy().astype(np.float64)
+    names = ["decoder.layers.0.resid_pre", "decoder.layers.0.resid_mid", "decoder.layers.1.resid_post"]
+    answer = int(run.trace.next_token.logits[2].argmax())
+    assert header["answer"][0] == scope.tokenizer.token(answer)
+    for name, stop in zip(names, (header["stops"][0], header["stops"][1], header["stops"][-1]), strict=True):
+        p = np.exp(table @ run.trace.activations[name].value[0, 2].numpy())
+        p /= p.sum()
+        best = np.argsort(-p)[:LISTED]
+        special = {"<s>": "[start]", "</s>": "[end]", "<pad>": "[padding]", "<unk>": "[unknown]"}
+        assert [label[0] for label, _ in stop["best"]] == [special.get(t, t) for t in scope.tokenizer.tokens(best.tolist())]
+        np.testing.assert_allclose([share for _, share in stop["best"]], p[best], rtol=1e-4)
+        assert stop["answer"] == pytest.approx(p[answer], rel=1e-4)
+
+
+def test_under_post_ln_the_layer_is_sums_and_norms_in_order(decoder) -> None:
+    run, _, header, arrays = decoder
+    place = "decoder.layers.1."
+    held = {name.removeprefix(place): a.value[0, 2].numpy() for name, a in run.trace.activations.items() if name.startswith(place)}
+    names = {"self_attn.attn_out": "resid_mid", "cross_attn.attn_out": "resid_mid_cross", "ff.ff_out": "resid_post"}
+    wanted, stream = [held["resid_pre"]], held["resid_pre"]
+    for added, behind in names.items():
+        wanted += [held["ff.ff_post"]] * (added == "ff.ff_out")
+        wanted += [held[added], stream + held[added], held[behind]]
+        stream = held[behind]
+    kinds = ["stream", *["added", "total", "normed"] * 2, "firing", "added", "total", "normed"]
+    assert [row["kind"] for row in header["rows"]] == kinds
+    for row, vector in zip(header["rows"], wanted, strict=True):
+        np.testing.assert_allclose(arrays[row["array"]], vector, rtol=1e-5, atol=1e-6)
+        numbers = np.linalg.norm(vector), vector.mean(), vector.std(), np.abs(vector).max()
+        np.testing.assert_allclose([row[n] for n in ("length", "mean", "spread", "peak")], numbers, rtol=1e-4, atol=1e-6)
+    assert [row["name"] for row in header["rows"]][:4] == ["stream before", "+ self-attention", "= sum", "LayerNorm(sum) = stream"]
+    assert header["rows"][7]["name"] == "ReLU(x·W₁ + b₁)"
+
+
+def test_under_pre_ln_each_part_reads_the_norm_and_the_stream_is_only_added_to() -> None:
+    run, choices = run_of("gpt", "abcab"), Choices("text", 0, 3)
+    header, arrays = sent(run, choices)
+    assert [row["kind"] for row in header["rows"]] == ["stream", "normed", "added", "stream", "normed", "firing", "added", "stream"]
+    names = ["resid_pre", "add_norm_1.normed", "self_attn.attn_out", "resid_mid", "add_norm_2.normed", "ff.ff_post", "ff.ff_out",
+             "resid_post"]
+    for row, name in zip(header["rows"], names, strict=True):
+        recorded = run.trace.activations[f"decoder.layers.0.{name}"].value[0, 3]
+        np.testing.assert_array_equal(arrays[row["array"]], recorded.numpy())
+    assert header["rows"][5]["name"] == "GELU(x·W₁ + b₁)"
+
+
+def test_without_a_stream_what_attention_makes_takes_its_place() -> None:
+    run = run_of("attention only")
+    header, arrays = sent(run, Choices("target", None, 1))
+    assert header["adds"] is False
+    assert [row["name"] for row in header["rows"]] == ["stream before", "cross-attention makes"]
+    site = run.trace.attention["decoder.cross_attn"]
+    np.testing.assert_array_equal(arrays["row0"], site.x[0, 1].numpy())
+    np.testing.assert_array_equal(arrays["row1"], run.trace.activations["decoder.cross_attn.attn_out"].value[0, 1].numpy())
+    assert header["firing"] == ""
+    assert [s["layer"] for s in header["stops"]] == ["", "1", "2", "cross"]
+    assert header["oneTitle"] == "Decoder cross-attention, in full"
+
+
+@pytest.mark.parametrize(("activation", "name"), [
+    ("relu", "ReLU makes 0 of the others"), ("gelu", "GELU leaves the others between −0.17 and 0"),
+])
+def test_how_many_numbers_fire_and_which_are_strongest(activation: str, name: str) -> None:
+    run = run_of("gpt", "abcab", activation=activation)
+    header, _ = sent(run, Choices("text", 1, 2))
+    pre = run.trace.activations["decoder.layers.1.ff.ff_pre"].value[0, 2].double()
+    post = pre.clamp(min=0) if activation == "relu" else pre * (1 + torch.erf(pre / 2**0.5)) / 2
+    strongest = sorted(range(len(post)), key=lambda i: -float(post[i]))[:STRONGEST]
+    named = ", ".join(f"{i + 1} ({float(post[i]):.2f})" for i in strongest)
+    n = sum(float(x) > 0 for x in pre)
+    assert 0 < n < len(pre)
+    assert header["firing"] == f"{n} of {len(pre)} fire: they are above 0 ({name}). Strongest: numbers {named}."
+
+
+def test_gelu_leaves_no_number_lower_than_it_says() -> None:
+    x = torch.linspace(-9, 9, 100_001).double()
+    assert -0.17 - 5e-4 < float(torch.nn.functional.gelu(x).min()) < -0.169
+
+
+def test_an_encoder_is_asked_nothing_and_says_why() -> None:
+    run = run_of()
+    header, _ = sent(run, Choices("source", 0, 4))
+    assert header["without"] == text.NO_LENS
+    assert header["answer"] is None
+    assert all("best" not in stop for stop in header["stops"])
+    assert header["title"] == "The way of the source token “e” through the encoder"
+    assert len(header["tokens"]) == len(run.trace.streams["source"].ids)
+    assert "stopped there" not in header["allTitle"]
+
+
+def test_which_token_is_shown_where_none_is_chosen() -> None:
+    run = run_of()
+    positions = [shown(run, Choices("target", 0, position)).position for position in (None, 0, 3, 99)]
+    assert positions == [1, 0, 3, 1]
+    goes_on = run_of("gpt", "abcab")
+    last = len(goes_on.trace.streams["text"].ids) - 1
+    assert [shown(goes_on, Choices("text", 0, position)).position for position in (None, 2, 99)] == [last, 2, last]
+    assert kept(goes_on, Choices("text", 0, None), last) is None
+    assert kept(goes_on, Choices("text", 0, None), 2) == 2
+    assert kept(run, Choices("target", 0, None), 3) == 3
+
+
+def found(family: str, stream: str) -> tuple[Scope, Shown]:
+    run = run_of(family)
+    return run.scope, shown(run, Choices(stream, 0, 2))
+
+
+@pytest.mark.parametrize(("family", "stream"), [
+    ("transformer", "target"), ("transformer", "source"), ("gpt", "text"), ("attention only", "source"),
+])
+def test_the_table_read_back(family: str, stream: str) -> None:
+    scope, at = found(family, stream)
+    heading, *rows = csv.reader(io.StringIO(files.layers_csv(at)))
+    said = [f"{what} {i}" for i in range(1, LISTED + 1) for what in ("token", "probability")] * (stream == scope.model.writes)
+    assert heading == [*files.COLUMNS, *said, "token", "position", "model", "fingerprint"]
+    assert len(rows) == len(at.parts)
+    for i, (row, part) in enumerate(zip(rows, at.parts, strict=True)):
+        told = dict(zip(heading, row, strict=True))
+        lengths = [np.linalg.norm(v) for v in (part.before, part.added, part.after)]
+        shown_lengths = [float(told[name]) for name in ("length before", "length added", "length behind")]
+        np.testing.assert_allclose(shown_lengths, lengths, rtol=1e-5)
+        assert float(told["cosine with stream"]) == pytest.approx(part.direction)
+        assert told["LayerNorm of"] == {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]
+        if part.normed is not None:
+            given = (part.before + part.added if part.sublayer.norm == "post" else part.before).numpy()
+            numbers = [given.mean(), given.std(), part.normed.mean(), part.normed.std(correction=0)]
+            columns = [f"{what} {where} LayerNorm" for where in ("before", "behind") for what in ("mean", "spread")]
+            np.testing.assert_allclose([float(told[name]) for name in columns], numbers, rtol=1e-4, atol=1e-6)
+        fires = ["", ""] if part.firing is None else [str(int((part.firing.pre > 0).sum())), str(len(part.firing.pre))]
+        assert [told["fire"], told["of d_ff"]] == fires
+        if said:
+            assert float(told["probability 1"]) == pytest.approx(float(at.said[i + 1].max().exp()))
+        assert row[-4:] == [at.token.text, "3", at.run.trace.model.name, at.run.trace.model.fingerprint]
+
+
+def test_the_vectors_read_back() -> None:
+    scope, at = found("gpt", "text")
+    with np.load(io.BytesIO(files.layers_npz(at))) as held:
+        of_all = ["before", "added", "after", "normed"]
+        per_part = {"self_attn": of_all, "ff": [*of_all, "ff_pre", "ff_post"]}
+        names = {f"decoder.layers.{n}.{part}.{name}" for n in (0, 1) for part, names in per_part.items() for name in names}
+        last = at.run.trace.activations["decoder.layers.1.resid_post"].value[0, 2]
+        assert set(held) == names | {"log_probs", "token", "position", "model", "fingerprint"}
+        np.testing.assert_array_equal(held["decoder.layers.1.ff.after"], last)
+        np.testing.assert_allclose(held["log_probs"][-1], at.run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5)
+        assert held["log_probs"].shape == (5, scope.config.vocab_size)
+        assert (held["position"], str(held["fingerprint"])) == (3, scope.fingerprint)
+    assert files.name(at, "npz") == "letters.decoder.layers.token3.npz"
+
+
+def test_the_payload_is_the_same_for_the_same_run(decoder) -> None:
+    run, choices, *_ = decoder
+    assert layer(shown(run, choices)) == payloads(run, choices)["layer"]
+    assert {look for look, _ in payloads(run, choices)["checks"]["rows"]} == {"title", "passed", "value"}
+
+
+def test_each_norm_has_its_own_words() -> None:
+    said = {}
+    for name, run in {"post": run_of(), "pre": run_of("gpt", "abc"), "none": run_of("attention only")}.items():
+        said[name] = text.explain(run.scope.model.sublayers[0], name == "pre")
+    assert "post-LN" in said["post"]
+    assert "pre-LN" in said["pre"]
+    assert "no residual connections and no LayerNorm" in said["none"]
+    assert ["If the model stopped here" in words_ for words_ in said.values()] == [False, True, False]
+    assert text.no_layers("dates").endswith("Open **dates**, a model of the same task that has them.")
+    assert text.no_layers("").endswith("nothing is added to a stream.")

@@ -1,0 +1,1 @@
+"""The page A layer, step by step."""

@@ -1,0 +1,61 @@
+"""The controls of the page "A layer, step by step": which stream and layer, and which token. Layer and token are those of the
+other pages."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from models.layers.sublayers import Sublayer
+from viz_app.session import live, url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.layer import text
+from viz_app.views.layer.payloads import Choices, kept
+
+_STREAM, _LAYER = "layer-stream", "layer-number"
+
+
+def choose(run: CurrentRun) -> Choices:
+    """Draw one row of controls; what they say."""
+    site, focus = url_state.focus(run.trace)
+    sublayers = run.scope.model.sublayers
+    chosen = next(s for s in sublayers if s.path == site.name)
+    with st.container(horizontal=True, gap="medium", key="layer-controls", vertical_alignment="bottom"):
+        names = {s.stream: text.stack_name(run.scope.model, s.stream) for s in sublayers}
+        if len(names) > 1:
+            _control("Part of the model", _STREAM, names, chosen.stream, lambda stream: _like(chosen, stream, sublayers))
+        firsts = {text.layer_name(s): _first(s, sublayers).path for s in sublayers if s.stream == chosen.stream}
+        _control("Layer", _LAYER, {name: name for name in firsts}, text.layer_name(chosen), firsts.__getitem__)
+    return Choices(chosen.stream, chosen.layer, int(focus.lock[1:]) if focus.lock.startswith("q") else None)
+
+
+def _control(label: str, key: str, options: dict[str, str], value: str, site: Callable[[str], str]) -> None:
+    """One choice of several; `site` names the attention by which an option is kept."""
+    st.session_state[key] = value
+
+    def move() -> None:
+        choose_layer(site(st.session_state[key]))
+
+    st.segmented_control(label, list(options), required=True, key=key, format_func=options.get, on_change=move)
+
+
+def _like(chosen: Sublayer, stream: str, sublayers: tuple[Sublayer, ...]) -> str:
+    """The first part of the same layer along another stream, or of its last."""
+    own = [s for s in sublayers if s.stream == stream]
+    return next((s for s in own if s.layer == chosen.layer), _first(own[-1], sublayers)).path
+
+
+def _first(sublayer: Sublayer, sublayers: tuple[Sublayer, ...]) -> Sublayer:
+    """The part that a layer begins with, which is an attention."""
+    return next(s for s in sublayers if (s.stream, s.layer) == (sublayer.stream, sublayer.layer))
+
+
+def choose_layer(site: str) -> None:
+    """Look at the layer of this attention."""
+    trace = live.session().shown.trace
+    url_state.pick(site, min(url_state.get(url_state.HEAD) or 0, trace.attention[site].n_heads - 1))
+
+
+def choose_token(choices: Choices, position: int) -> None:
+    """Look at this token of the run that stands on the page."""
+    found = kept(live.session().shown, choices, position)
+    url_state.lock("" if found is None else f"q{found}")

@@ -1,0 +1,68 @@
+"""Files to take away from "A layer, step by step". The numbers are the model's own, every digit kept."""
+
+import csv
+import io
+
+import numpy as np
+
+from models.analysis.layer_parts import mean_and_spread
+from viz_app.views.layer import text
+from viz_app.views.layer.payloads import LISTED, Shown
+
+COLUMNS = (
+    "layer", "part", "length before", "length added", "cosine with stream", "length behind", "LayerNorm of",
+    "mean before LayerNorm", "spread before LayerNorm", "mean behind LayerNorm", "spread behind LayerNorm", "fire", "of d_ff",
+)  # fmt: skip
+
+
+def name(found: Shown, ending: str) -> str:
+    """A file name that says whose numbers these are."""
+    return f"{found.run.trace.model.name}.{found.parts[0].sublayer.stack}.layers.token{found.position + 1}.{ending}"
+
+
+def layers_csv(found: Shown) -> str:
+    """A row a part of every layer, at the chosen token; what the model would say behind it, where it can be asked; and which model
+    it is."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    said = [f"{what} {i}" for i in range(1, LISTED + 1) for what in ("token", "probability")] if found.said is not None else []
+    writer.writerow([*COLUMNS, *said, "token", "position", "model", "fingerprint"])
+    model, token = found.run.trace.model, found.token.text
+    for i, part in enumerate(found.parts):
+        of = {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]
+        norm = [""] * 4 if part.normed is None else [*mean_and_spread(part.norm_input), *mean_and_spread(part.normed)]
+        fires = ["", ""] if part.firing is None else [int(part.firing.fires.sum()), len(part.firing.pre)]
+        lengths = [float(part.before.norm()), float(part.added.norm()), part.direction, float(part.after.norm())]
+        best = []
+        if found.said is not None:
+            top = found.said[i + 1].topk(min(LISTED, found.said.shape[1]))
+            for one, log_p in zip(top.indices.tolist(), top.values.exp().tolist(), strict=True):
+                best += [found.label(one).text, _exact(log_p)]
+        writer.writerow([
+            text.layer_name(part.sublayer), text.role(part.sublayer), *map(_exact, lengths), of, *map(_exact, norm), *fires, *best,
+            token, found.position + 1, model.name, model.fingerprint,
+        ])  # fmt: skip
+    return out.getvalue()
+
+
+def layers_npz(found: Shown) -> bytes:
+    """Every vector at the chosen token under its part's path: before, added, after, and where there are such, normed, ff_pre and
+    ff_post; log p of the next token behind each part as `log_probs`, the first row before all layers."""
+    arrays: dict[str, np.ndarray] = {}
+    for part in found.parts:
+        vectors = {"before": part.before, "added": part.added, "after": part.after, "normed": part.normed}
+        if part.firing is not None:
+            vectors |= {"ff_pre": part.firing.pre, "ff_post": part.firing.post}
+        arrays |= {f"{part.sublayer.path}.{name}": v.numpy() for name, v in vectors.items() if v is not None}
+    if found.said is not None:
+        arrays["log_probs"] = found.said.numpy()
+    model = found.run.trace.model
+    about = {"token": found.token.text, "position": found.position + 1, "model": model.name, "fingerprint": model.fingerprint}
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays, **{key: np.array(value) for key, value in about.items()})
+    return out.getvalue()
+
+
+def _exact(value: float | str) -> str:
+    """The shortest decimal that names exactly this float32; what is no number stays."""
+    return value if isinstance(value, str) else str(np.float32(value))

@@ -1,0 +1,47 @@
+"""A layer, step by step: the residual stream of one token before and behind every part of every layer."""
+
+from collections.abc import Callable
+from functools import partial
+
+import streamlit as st
+
+from viz_app import ui, words
+from viz_app.components.layer import layer as picture
+from viz_app.session import live, reference_models
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.views.layer import files, text
+from viz_app.views.layer.controls import choose, choose_layer, choose_token
+from viz_app.views.layer.payloads import Choices, Shown, payloads, shown
+
+
+def layer(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
+    """Draw the page; returns how its pictures are made of another run."""
+    ui.headline(text.QUESTION, text.ANSWER)
+    ui.written(run.trace, run.terms, run.stale)
+    if not run.scope.model.sublayers:
+        instead = reference_models.one_that(run, lambda scope: bool(scope.model.sublayers))
+        with st.container(key="explanation"):
+            st.markdown(text.no_layers(instead.name if instead else ""))
+        return None
+    choices = choose(run)
+    _lay_out(payloads(run, choices), run, choices)
+    return partial(payloads, choices=choices)
+
+
+def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
+    picture(drawn["layer"], choose_layer, partial(choose_token, choices))
+    left, right = st.columns([1.2, 1], gap="medium")
+    with left, st.container(key="explanation"):
+        found = shown(run, choices)
+        st.markdown(text.explain(found.layer[0].sublayer, found.writes))
+        session = live.session()
+
+        def of(make: Callable[[Shown], str | bytes]) -> Callable[[], str | bytes]:
+            return lambda: make(shown(session.shown, choices))
+
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            ui.download("This token, CSV", of(files.layers_csv), files.name(found, "csv"), "text/csv")
+            ui.download("Its vectors, npz", of(files.layers_npz), files.name(found, "npz"))
+    with right:
+        ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
