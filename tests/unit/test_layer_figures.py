@@ -222,5 +222,6 @@ def test_each_norm_has_its_own_words() -> None:
     assert "pre-LN" in said["pre"]
     assert "no residual connections and no LayerNorm" in said["none"]
     assert ["If the model stopped here" in words_ for words_ in said.values()] == [False, True, False]
-    assert text.no_layers("dates").endswith("Open **dates**, a model of the same task that has them.")
-    assert text.no_layers("").endswith("nothing is added to a stream.")
+    assert text.no_layers(True, "dates").endswith("added to a stream. Open **dates**, a model of the same task that has them.")
+    assert text.no_layers(True, "").startswith("This model has no layers of this kind: one recurrent step after the other")
+    assert text.no_layers(False, "") == "This model does not lay open what its layers add to a stream."

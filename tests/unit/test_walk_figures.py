@@ -15,7 +15,7 @@ from viz_app.drawing.payload import unpack
 from viz_app.views.inside import cell as inside_cell
 from viz_app.views.inside import columns as inside_columns
 from viz_app.views.inside import text as inside_text
-from viz_app.views.inside.stages import Stage
+from viz_app.views.inside.scene import Stage
 
 TERMS = words.terms("translation", "eng-fra")
 OWN, CROSS, ALIGNMENT = "decoder.layers.0.self_attn", "decoder.layers.1.cross_attn", "decoder.alignment"

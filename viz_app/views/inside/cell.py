@@ -17,7 +17,7 @@ from viz_app.views.inside import columns as inside_columns
 from viz_app.views.inside import stages as inside_stages
 from viz_app.views.inside import text as inside_text
 from viz_app.views.inside.columns import peak
-from viz_app.views.inside.stages import Scene, Stage
+from viz_app.views.inside.scene import Scene, Stage
 
 SHOWN_KEYS = 16             # rows of the walk; longer inputs show the strongest
 TELLING = 0.6               # a first query worth walking: its strongest weight is about this, neither settled nor flat

@@ -1,5 +1,5 @@
 """What the page "Inside a head" says about a walk, the matrices, the scaling and the sum of the heads; the walk's stages are
-in stages.py.
+in stages.py and comparing.py.
 """
 
 from models.analysis.head_walk import Heads

@@ -22,7 +22,7 @@ def layer(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     if not run.scope.model.sublayers:
         instead = reference_models.one_that(run, lambda scope: bool(scope.model.sublayers))
         with st.container(key="explanation"):
-            st.markdown(text.no_layers(instead.name if instead else ""))
+            st.markdown(text.no_layers(run.scope.model.is_recurrent, instead.name if instead else ""))
         return None
     choices = choose(run)
     _lay_out(payloads(run, choices), run, choices)

@@ -105,10 +105,12 @@ def explain(sublayer: Sublayer, writes: bool) -> str:
     return "\n\n".join((EXPLANATION.strip(), _NORMS[sublayer.norm], *([_LENS] if writes else [])))
 
 
-def no_layers(instead: str) -> str:
+def no_layers(is_recurrent: bool, instead: str) -> str:
     """Why a model has nothing to show here, and which one has."""
     other = f" Open **{instead}**, a model of the same task that has them." if instead else ""
-    return (
+    why = (
         "This model has no layers of this kind: one recurrent step after the other makes a new state out of the old one and the "
-        f"next token, and nothing is added to a stream.{other}"
+        "next token, and nothing is added to a stream." if is_recurrent else
+        "This model does not lay open what its layers add to a stream."
     )
+    return why + other

@@ -1,0 +1,57 @@
+"""What the walk is told in: a stage, and the scene that its sentences speak of.
+
+Formulas are plain text; _{…} and ^{…} mark what stands low or high. Notation: the lecture's a, q, k, v, α, α̂, b, with i the
+query's position and j the key's; for an RNN's alignment Bahdanau's s, h, e, α, c.
+"""
+
+from dataclasses import dataclass, field
+
+from models.analysis.head_walk import Heads, Walk
+from models.trace import AttentionSite
+from viz_app import words
+from viz_app.drawing.labels import Label
+from viz_app.views.inside.text import number, quoted
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stop of the walk: `name` under the slider, what happens in words, and the same as a formula. `columns` are shown,
+    those in `main` even where there is little room; none means the table of the heads. `top` is the query's own row: the
+    array it has in a column. `foot` names the sum under the table; `rest` adds a row for the keys that have none."""
+
+    name: str
+    title: str
+    sentence: str
+    formula: str
+    columns: tuple[str, ...] = ()
+    main: tuple[str, ...] = ()
+    top: dict[str, str] = field(default_factory=dict)
+    foot: str = ""
+    rest: bool = False
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the sentences speak of: one query and one key of a walk, by their labels. `blocked` counts, for each mask layer,
+    the keys it hides from this query; `every` is the sum of the heads, where there is one."""
+
+    site: AttentionSite
+    w: Walk
+    every: Heads | None
+    key: int
+    query: Label
+    read: Label
+    blocked: dict[str, int]
+    terms: words.Terms
+
+    @property
+    def q(self) -> str:
+        return quoted(self.query)
+
+    @property
+    def k(self) -> str:
+        return quoted(self.read)
+
+    @property
+    def score(self) -> str:
+        return number(self.w.scores[self.key])
