@@ -50,7 +50,7 @@ BAD_FILES = {
     "empty target": ("a.tsv", b"a\t \n", "line 1: wanted source, tab, target; came 'a'"),
     "no lines": ("a.tsv", b"", "holds no sentence pairs"),
     "blank lines": ("a.tsv", b"\n  \n\t\n", "holds no sentence pairs"),
-    "Latin-1": ("a.tsv", "été\tsummer\n".encode("latin-1"), "not UTF-8 text"),
+    "Latin-1": ("a.tsv", "été\tsummer\n".encode("latin-1"), r"not UTF-8 text \(invalid continuation byte at byte 0 of a block\)"),
     "UTF-16": ("a.tsv", "été\tsummer\n".encode("utf-16"), "not UTF-8 text"),
     "truncated gz": ("a.tsv.gz", gz(LONG)[:-100], "cannot be read: Compressed file ended"),
     "damaged gz": ("a.tsv.gz", bytes(DAMAGED), "cannot be read: .*invalid block type"),
