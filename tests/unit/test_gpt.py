@@ -262,6 +262,8 @@ def test_a_run_has_one_text_with_its_tokens_and_the_next_at_every_position(scope
     assert trace.streams["text"].tokens == ("<s>", *"once upon a time")
     assert trace.next_token.logits.shape == (17, VOCAB)
     assert trace.next_token.labels == trace.streams["text"].ids[1:]
+    assert trace.teacher_forced
+    assert trace.output == scope.tokenizer.decode(trace.next_token.logits.argmax(-1).tolist()) != trace.streams["text"].text
     site = trace.attention["decoder.layers.1.self_attn"]
     assert site.query_tokens == site.key_tokens == trace.streams["text"].tokens
     with torch.no_grad():

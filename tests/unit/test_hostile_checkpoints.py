@@ -265,6 +265,13 @@ def test_no_entry_holds_what_cannot_be_shown(checkpoint, text):
             load_checkpoint(checkpoint)
 
 
+def test_a_record_may_be_nested_eight_deep():
+    deep = {"remark": [[[[[[[3]]]]]]]}
+    check_record(deep)
+    with pytest.raises(ValueError, match="remark is nested too deeply"):
+        check_record({"remark": [deep["remark"]]})
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from([*RECORDS, "remark"]), value=st.sampled_from(VALUES))
 def test_a_record_is_taken_or_refused_with_a_value_error(name, value):

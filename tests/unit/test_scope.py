@@ -284,6 +284,14 @@ def test_devices(trained_folder, monkeypatch):
     assert default_device() == models.load(trained_folder).device == torch.device("cpu")
 
 
+@pytest.mark.parametrize(("there", "first"), [((True, True), "cuda"), ((False, True), "mps"), ((False, False), "cpu")])
+def test_the_first_device_that_there_is(monkeypatch, there, first):
+    monkeypatch.delenv("ATTNSCOPE_DEVICE", raising=False)
+    for backend, is_there in zip((torch.cuda, torch.backends.mps), there, strict=True):
+        monkeypatch.setattr(backend, "is_available", lambda is_there=is_there: is_there)
+    assert default_device() == torch.device(first)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has what the test wants missing")
 def test_a_device_that_is_not_there(trained_folder):
     with pytest.raises(ValueError, match="device 'cuda' cannot be used: "):
