@@ -4,15 +4,18 @@ The fragment makes an edit cheap: a key typed in the sidebar reruns it alone, no
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
 
 from viz_app import ui
 from viz_app.components.live import live as listen
+from viz_app.components.tools import tools
 from viz_app.session import cache, live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.session.parameters import Switch
 from viz_app.session.respond import answering
 from viz_app.sidebar.examples import holds_lines
 from viz_app.sidebar.form import sidebar
@@ -25,6 +28,7 @@ from viz_app.views.masks.page import masks
 from viz_app.views.positions.page import positions
 from viz_app.views.task.page import task
 
+PRESENT = Switch("present", on="1")     # larger type and no sidebar
 _STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}</style>"
 
 # Draws a page; returns how it makes its pictures of another run, if they can be made beside Streamlit.
@@ -71,6 +75,7 @@ def _page(view: View) -> None:
         pictures = view(shown)
         session.answer = answering(session, pictures) if pictures and session.scope is shown.scope else None
     fields = [field.name for field in session.scope.model.fields] if session.scope else []
+    tools(url_state.get(PRESENT), fields, partial(url_state.keep, PRESENT))
     lines = session.scope is not None and holds_lines(session.scope)
     listen(
         token=session.token, path=live.path(), is_open=session.is_open, pause=session.pause, fields=fields, lines=lines,

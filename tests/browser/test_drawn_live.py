@@ -367,6 +367,28 @@ def test_texts_of_more_than_two_lines_are_shown_whole_when_one_asks_and_nothing_
     assert state() == ([True, True], False, tall)
 
 
+# --- keys
+
+USED = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Enter", " ", "Escape"]
+
+
+def test_a_key_is_used_up_only_by_an_action_that_had_a_use_for_it(stage: Stage) -> None:
+    stage.functions("choice", "useKeys", "arrows")
+    stage.js("""(root) => {
+      const box = document.createElement("div"), moves = (window.moves = []);
+      const move = (rows, columns) => (moves.push([rows, columns]), rows >= 0);
+      own.useKeys(box, { ...own.arrows(move), Escape: () => { moves.push("out"); } });
+      window.press = (key, held = {}) => box.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true, ...held }));
+    }""")
+    left_to_the_browser = [stage.js("(root, key) => press(key)", key) for key in USED]
+    #                       left, right, up (refused), down, Enter, Space, Escape
+    assert left_to_the_browser == [False, False, True, False, True, True, False]
+    assert stage.js("() => moves") == [[0, -1], [0, 1], [-1, 0], [1, 0], "out"]
+    for held in ("ctrlKey", "altKey", "metaKey", "shiftKey"):
+        assert stage.js("(root, held) => press('Escape', { [held]: true })", held)
+    assert len(stage.js("() => moves")) == 5
+
+
 # --- editions
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 from served_app import browser, context, page, visit
-from stage import Stage, stage, stage_page
 
 import viz_app
 
@@ -72,20 +71,3 @@ def test_keys_are_listened_to_in_one_place() -> None:
     listens = re.compile(r"""onkey|['"]keydown['"]""")
     listening = {path.name for path in COMPONENTS.rglob("*.js") if listens.search(path.read_text("utf-8"))}
     assert listening == {"keys.js", "boxes.js"}     # and the page's own text boxes have Enter
-
-
-def test_a_key_is_used_up_only_by_an_action_that_had_a_use_for_it(stage: Stage) -> None:
-    stage.functions("choice", "useKeys", "arrows")
-    stage.js("""(root) => {
-      const box = document.createElement("div"), moves = (window.moves = []);
-      const move = (rows, columns) => (moves.push([rows, columns]), rows >= 0);
-      own.useKeys(box, { ...own.arrows(move), Escape: () => { moves.push("out"); } });
-      window.press = (key, held = {}) => box.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true, ...held }));
-    }""")
-    left_to_the_browser = [stage.js("(root, key) => press(key)", key) for key in USED]
-    #                       left, right, up (refused), down, Enter, Space, Escape
-    assert left_to_the_browser == [False, False, True, False, True, True, False]
-    assert stage.js("() => moves") == [[0, -1], [0, 1], [-1, 0], [1, 0], "out"]
-    for held in ("ctrlKey", "altKey", "metaKey", "shiftKey"):
-        assert stage.js("(root, held) => press('Escape', { [held]: true })", held)
-    assert len(stage.js("() => moves")) == 5

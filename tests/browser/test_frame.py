@@ -1,0 +1,75 @@
+"""The frame round every page: its navigation, and the presentation."""
+# ruff: noqa: F401, F811 (fixtures are imported by name)
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from served_app import browser, context, in_url, page, rested, visit
+
+START = {"checkpoint": "dates", "source": "24/07/69", "site": "decoder.layers.1.cross_attn", "head": "2"}
+PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(16, 20, 29)"}
+# The sizes of what is written in the frame: in the sidebar, the header and the app's own lines of text
+SIZES = """() => {
+  const found = [], look = (root) => root.querySelectorAll("*").forEach((e) => {
+    if (e.shadowRoot) look(e.shadowRoot);
+    const frame = root === document ? "[data-testid=stSidebar], [data-testid=stHeader], .headline" : ".plain, .tools";
+    const written = [...e.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+    if (written && e.closest(frame) && e.checkVisibility())
+      found.push([parseFloat(getComputedStyle(e).fontSize), e.textContent.slice(0, 40)]);
+  });
+  look(document);
+  return found;
+}"""
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 420)])
+def test_a_scrolled_page_passes_under_an_opaque_navigation(browser: Browser, scheme: str, width: int) -> None:
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 720})
+    page = context.new_page()
+    visit(page, **START)
+    header = page.locator("[data-testid=stHeader]")
+    page.locator("[data-testid=stMain]").evaluate("e => e.scrollTo(0, 200)")
+    assert header.evaluate("e => getComputedStyle(e).backgroundColor") == PAPER[scheme]
+    assert header.evaluate("e => getComputedStyle(e).opacity") == "1"
+    top = "([x, y]) => !!document.elementFromPoint(x, y).closest('[data-testid=stHeader]')"
+    assert page.evaluate(top, [width // 2 if width > 700 else 100, 15])
+    context.close()
+
+
+def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(page: Page) -> None:
+    visit(page, **START)
+    rested(page)
+    start, sidebar = page.url, page.locator("[data-testid=stSidebar]")
+    small, picture = page.evaluate(SIZES), page.locator(".head").bounding_box()
+    assert len(small) > 12
+    assert min(size for size, _ in small) >= 12, sorted(small)[:3]
+    box = page.get_by_role("textbox", name="Date, in any format (type here)")
+    box.press("End")
+    box.press("p")      # where one types it is a letter
+    expect(box).to_have_value("24/07/69p")
+    box.press("Backspace")
+    in_url(page, "source", "24/07/69")
+    page.locator(".head canvas.cells").click(position={"x": 5, "y": 5})
+    page.keyboard.press("Control+p")
+    expect(sidebar).to_be_visible()
+    page.keyboard.press("p")
+    in_url(page, "present", "1")
+    expect(sidebar).to_be_hidden()
+    rested(page)
+    assert page.locator(".head").bounding_box()["width"] > picture["width"] + 200
+    assert min(size for size, _ in page.evaluate(SIZES)) >= 15
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    page.get_by_role("link", name="Masks").first.click()        # it goes on on another page
+    page.wait_for_url("**/masks*present=1*")
+    expect(sidebar).to_be_hidden()
+    page.go_back()
+    page.wait_for_selector(".head[data-painted]")
+    page.get_by_role("button", name="End (P)").click()
+    in_url(page, "present", "")
+    expect(sidebar).to_be_visible()
+    rested(page)
+    page.go_back()
+    in_url(page, "present", "1")
+    expect(sidebar).to_be_hidden()
+    page.go_back()
+    expect(sidebar).to_be_visible()
+    assert page.url == start

@@ -1,0 +1,24 @@
+// A link to the very view that stands: the browser's address, with what stands in the text boxes of the `fields`, of which Streamlit
+// may not have heard yet.
+function linkOf(address, fields) {
+  const link = new URL(address);
+  for (const name of fields) {
+    const box = document.querySelector(`.st-key-${CSS.escape(name)} textarea`);
+    if (box?.value) link.searchParams.set(name, box.value);
+    else if (box && link.searchParams.has(name)) link.searchParams.delete(name);
+  }
+  return link.href;
+}
+
+// Whether the text is on the clipboard now. The second way needs no permission and no https, only a field that is selected.
+async function copied(text, field) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    field.value = text;
+    field.focus();
+    field.select();
+    return document.execCommand("copy");
+  }
+}
