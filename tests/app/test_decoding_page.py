@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from app_parts import all_passed
+from app_parts import all_passed, said
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -253,6 +253,16 @@ def test_the_page_stands_and_every_check_passes() -> None:
 )  # fmt: skip
 def test_no_input_makes_it_fail(params: dict[str, str]) -> None:
     checked(opened(**params))
+
+
+def test_where_a_forced_token_leads_is_the_headline(dates: Scope) -> None:
+    header, _ = stepper(app := opened(force="3:12"))
+    forced, free = (dates.tokenizer.decode(ids) for ids in (header["serial"]["taken"], header["free"]["taken"]))
+    headline = dict(said(app, "written")["rows"])
+    assert (headline["label-out"], headline["output"]) == ("with your forced token, the model writes", forced)
+    assert forced != free
+    headline = dict(said(opened(), "written")["rows"])
+    assert (headline["label-out"], headline["output"]) == ("the model writes", free)
 
 
 def test_a_forced_end_ends_the_text() -> None:

@@ -4,6 +4,7 @@
 import itertools
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,13 @@ def payload(
     return pack(header, **arrays), header, arrays
 
 
+def unforced_run(tokens: Iterable[str], taken: list[int], written: list[str] = WRITTEN) -> dict[str, Any]:
+    """A run without forced tokens; what it shares with the forced one is made up."""
+    tokens = list(tokens)
+    return {"written": [label(t) for t in tokens], "taken": taken, "shared": [i != 2 for i in range(len(tokens))],
+            "sharedByForced": [i % 3 != 1 for i in range(len(written))]}
+
+
 def shown(stage: Stage, width: int = 1200, **how: Any) -> tuple[dict, dict]:
     data, header, arrays = payload(**how)
     stage.mount("stepper", width).show(data)
@@ -122,7 +130,7 @@ def cells(stage: Stage, row: str) -> list[dict[str, Any]]:
 
 
 def test_every_row_holds_its_tokens_at_their_positions(stage: Stage) -> None:
-    _header, _ = shown(stage, free={"written": [label(t) for t in "abzqx"], "taken": [*range(5)]})
+    _header, _ = shown(stage, free=unforced_run("abzqx", [*range(5)]))
     rows = {
         "given": GIVEN, "reads": READ, "predicts": ["a", "w", *GIVEN[2:]], "serial-reads": ["[start]", *WRITTEN[:-1]],
         "writes": WRITTEN, "free": [*"abzqx"],
@@ -176,8 +184,24 @@ def test_every_row_holds_its_tokens_at_their_positions(stage: Stage) -> None:
     assert {one["opacity"] for one in cells(stage, "free")} == {"0.75"}
 
 
+def test_where_a_forced_token_leads_stands_there_whole_at_every_step(stage: Stage) -> None:
+    shown(stage, forced=[3], free=unforced_run("abzqx", [*range(5)]))
+    for step in (0, 6):
+        go(stage, step)
+        lines = stage.js("""(root) => [...root.querySelectorAll(".fork p")].map((p) => [
+          p.className, p.querySelector(".who").textContent, [...p.querySelectorAll(".token")].map((t) => [
+            t.textContent, t.classList.contains("differs"), t.classList.contains("taken"), t.title])])""")
+        assert [line[:2] for line in lines] == [["free", "Left alone (greedy): "], ["forced", "With the forced token: "]]
+        assert lines[0][2] == [[t, i == 2, False, ""] for i, t in enumerate("abzqx")]
+        assert lines[1][2] == [[t, i % 3 == 1, i == 3, "forced at position 4" * (i == 3)] for i, t in enumerate(WRITTEN)]
+    shown(stage, forced=[1, 3], free=unforced_run("abzqx", [*range(5)]))
+    assert stage.js("(root) => root.querySelector('.fork .forced .who').textContent") == "With the forced tokens: "
+    shown(stage)
+    assert stage.js("(root) => [root.querySelector('.fork').hidden, root.querySelector('.fork').children.length]") == [True, 0]
+
+
 def test_what_differs_from_the_given_text_has_an_orange_edge(stage: Stage) -> None:
-    header, _ = shown(stage, forced=[3], free={"written": [label(t) for t in WRITTEN], "taken": [5] * 7})
+    header, _ = shown(stage, forced=[3], free=unforced_run(WRITTEN, [5] * 7))
     go(stage, 6)
     taken, written = header["parallel"]["taken"], header["serial"]["taken"]
     for i, one in enumerate(cells(stage, "writes")):
@@ -285,7 +309,7 @@ def close(**attributes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("width", [1200, 400])
 @pytest.mark.parametrize("free", [False, True])
 def test_every_line_of_the_lanes_is_where_it_should_be(stage: Stage, free: bool, width: int) -> None:
-    unforced = {"written": [label(t) for t in "abzqx"], "taken": [*range(5)]} if free else None
+    unforced = unforced_run("abzqx", [*range(5)]) if free else None
     shown(stage, width, free=unforced, forced=[1])
     go(stage, 3)
     longest = stage.js(
@@ -409,7 +433,7 @@ def test_the_ground_after_the_first_difference_is_tinted(stage: Stage) -> None:
 
 
 def test_a_click_on_a_position_goes_there_and_hovering_names_it(stage: Stage) -> None:
-    shown(stage, free={"written": [label("f")], "taken": [1]})
+    shown(stage, free=unforced_run("f", [1]))
     titles = stage.texts("rect.pad title")
     assert (
         titles[0] == "position 1\ngiven text: a\ndecoder reads: [start]\nmodel predicts: a\ndecoder reads: [start]\nmodel "

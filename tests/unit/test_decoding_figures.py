@@ -20,6 +20,7 @@ from models.decoding.runs import Method, Run
 from models.scope import Scope
 from models.tokenizers.base import END, START, Tokenizer
 from viz_app import words
+from viz_app.drawing.difference import shared
 from viz_app.drawing.payload import unpack
 from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
@@ -121,7 +122,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
     assert writer["ended"] == (forced.serial.taken[-1] == END)
     assert writer["cached"] == list(range(n))
     assert (writer["taken"][1], writer["taken"][3]) == (A, B)
-    assert lanes["free"] == {"written": writer_labels(forced.free), "taken": list(forced.free.taken)}
+    assert [lanes["free"].pop(name) for name in ("written", "taken")] == [writer_labels(forced.free), list(forced.free.taken)]
     for name, run in (("parallel", forced.parallel), ("serial", forced.serial)):
         assert arrays[f"{name}_rank"].tolist() == ranks(run)
         np.testing.assert_allclose(arrays[f"{name}_entropy"], entropies(run), atol=1e-5)
@@ -425,3 +426,21 @@ def test_a_recurrent_decoders_arrays_hold_its_states() -> None:
             given = told.trace.activations[name].value[0].numpy()
             np.testing.assert_allclose(held[f"parallel.{name}"], given, rtol=1e-4, atol=1e-5)
         assert held["serial.decoder.states"].shape == (len(told.serial), 7)
+
+
+def test_what_two_texts_share_is_in_both_and_in_one_order() -> None:
+    assert shared("abcd", "abcd") == ([True] * 4, [True] * 4)
+    assert shared("abxcd", "abcyd") == ([True, True, False, True, True], [True, True, True, False, True])
+    assert shared("", "ab") == ([], [False, False])
+    assert shared([5, 7, 11, 2], [7, 3, 2]) == ([False, True, False, True], [True, False, True])
+    ours, theirs = shared("the cat sat".split(), "a cat sat down".split())
+    assert (ours, theirs) == ([False, True, True], [False, True, True, False])
+
+
+def test_the_forced_and_the_free_run_say_where_they_differ(scope: Scope, forced: Story) -> None:
+    header, _ = unpack(decoding_payloads.stepper(forced, scope, reading(forced.trace), TERMS, 0))
+    free, ours = header["free"], forced.serial.taken
+    assert (free["shared"], free["sharedByForced"]) == shared(forced.free.taken, ours)
+    kept = [token for token, both in zip(forced.free.taken, free["shared"], strict=True) if both]
+    assert kept == [token for token, both in zip(ours, free["sharedByForced"], strict=True) if both]
+    assert not all(free["shared"])

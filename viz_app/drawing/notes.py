@@ -17,18 +17,18 @@ def small_print(text: str, bad: bool = False) -> dict:
     return rows("note bad" if bad else "note", ("line", text))
 
 
-def strip(trace: Trace, terms: words.Terms, stale: bool, whose: str = "") -> dict:
-    """What the model read, and what it wrote or, where it wrote nothing, what it expects next; `whose` answer it is, where that
-    is not the finished model's."""
+def strip(trace: Trace, terms: words.Terms, stale: bool, answer: tuple[str, str] | None = None) -> dict:
+    """What the model read, and what it wrote or, where it wrote nothing, what it expects next; or another (label, text) for an
+    answer, where the page shows that."""
     field, given = next((name, text) for name, text in trace.fields.items())
-    label, output = answered(trace)
+    label, output = answer or answered(trace)
     aside = "The last text that could be run: see the note at the left." if stale else ""
     text = "".join(filter(None, trace.fields.values())) if not trace.next_token.is_closed else given
     long = max(len(text), len(output)) > 42
     return rows(
         "written long" if long else "written",
         ("label-in", terms.label(field)), ("source", text), ("arrow", "→"),
-        ("label-out", f"{whose}: {label}" if whose else label), ("output", output), ("stale", aside),
+        ("label-out", label), ("output", output), ("stale", aside),
     )
 
 

@@ -7,7 +7,8 @@ import streamlit as st
 from viz_app.components import register
 
 SCRIPTS = (
-    "wording.js", "../walk/signed.js", "chips.js", "vectors.js", "bars.js", "lanes.js", "cost.js", "panel.js", "stepper.js",
+    "wording.js", "../walk/signed.js", "chips.js", "vectors.js", "bars.js", "fork.js", "lanes.js", "cost.js", "panel.js",
+    "stepper.js",
 )  # fmt: skip
 
 _mount = register("stepper", *SCRIPTS, styles=("parts.css",))

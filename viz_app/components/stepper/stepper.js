@@ -9,6 +9,7 @@ class Stepper {
       new Panel(root.querySelector(".panel.parallel"), "parallel", null),
       new Panel(root.querySelector(".panel.serial"), "serial", (id) => this.force(id)),
     ];
+    this.fork = new Fork(root.querySelector(".fork"));
     this.cost = new Cost(root.querySelector(".cost"));
     this.story = root.querySelector(".story");
     this.slider = root.querySelector(".slider");
@@ -35,6 +36,7 @@ class Stepper {
     this.step = this.playing ? this.step : (this.waiting ?? picture.step);   // a step on its way to Python is not taken back
     this.slider.max = picture.steps;
     this.given();
+    this.fork.show(picture);
     this.freeButton.disabled = !picture.forced.length;
     this.root.style.setProperty("--differs", DIFFERS);
     this.panels.forEach((panel) => panel.show(picture, theme));

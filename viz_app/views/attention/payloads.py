@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from models.analysis.checks import check_site
 from viz_app import words
 from viz_app.drawing.head import head
-from viz_app.drawing.notes import checked, small_print, strip
+from viz_app.drawing.notes import answered, checked, small_print, strip
 from viz_app.drawing.overview import overview
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
@@ -30,9 +30,10 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     trace, focus = run_shown.trace, choices.focus.within(run_shown.trace)
     site = trace.attention[focus.site]
     learned = {"note growth": small_print(learned_line(choices.step, own))} if choices.step is not None else {}
-    whose = "" if choices.step is None else words.after_steps(choices.step)
+    label, output = answered(trace)
+    whose = "" if choices.step is None else f"{words.after_steps(choices.step)}: "
     return {
-        "written": strip(trace, run.terms, run.stale, whose),
+        "written": strip(trace, run.terms, run.stale, (f"{whose}{label}", output)),
         **learned, **similarity.note(own, run_shown, focus.site, focus.head, choices.similarity),
         "overview": overview(trace, run.terms, focus.site, focus.head),
         "head": head(trace, site, focus.head, run.terms, focus.lock),

@@ -22,15 +22,22 @@ def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     recurrent = run.scope.model.is_recurrent
     ui.headline(text.QUESTION, text.answer(recurrent))
-    ui.written(run.trace, run.terms, run.stale)
+    strip = st.container()
     if not recurrent and not run.trace.attention:
+        with strip:
+            ui.written(run.trace, run.terms, run.stale)
         ui.note(st.empty(), "This model's decoder has no layers, so there is no decoding to show.", key="decoding")
         return None
     if not has_room(run):
+        with strip:
+            ui.written(run.trace, run.terms, run.stale)
         ui.note(st.empty(), text.no_room(run.scope.n_ctx), key="decoding")
         return None
     choices = choose(run)
-    _lay_out(payloads(run, choices), run, choices)
+    drawn = payloads(run, choices)
+    with strip:
+        plain(drawn["written"], key="written")
+    _lay_out(drawn, run, choices)
     return partial(payloads, choices=choices)
 
 

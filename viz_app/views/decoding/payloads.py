@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from models.decoding.run_checks import check_runs
 from models.decoding.runs import Autoregression, Method, Run, of_trace
 from models.scope import Scope
-from viz_app.drawing.notes import checked, small_print
+from viz_app.drawing.notes import checked, small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -56,12 +56,19 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     written, both = story(run, choices)
     step = min(choices.place.step, both.n_steps - 1)
     drawn = {
+        "written": _written(run, both),
         "stepper": stepper(both, run.scope, choices.reading, run.terms, step, _note(run, both, choices)),
         "checks": checked(check_runs(both.parallel, both.serial, along(run, both.serial.taken))),
     }
     if run.scope.model.continues:
         drawn["note decoding"] = small_print("")
     return drawn | ({"beam_tree": _beam_tree(run, written, both, choices)} if written.beam else {})
+
+
+def _written(run: CurrentRun, both: Story) -> dict:
+    """The headline: what was read and, where tokens are forced, where they lead."""
+    forced = (text.FORCED, run.scope.tokenizer.decode(both.serial.taken)) if both.free else None
+    return strip(run.trace, run.terms, run.stale, forced)
 
 
 def story(run: CurrentRun, choices: Choices) -> tuple[Autoregression, Story]:

@@ -14,6 +14,7 @@ from models.scope import Scope
 from models.tokenizers.base import SPECIALS, Encoding, Tokenizer
 from models.trace import AttentionSite, Trace
 from viz_app import words
+from viz_app.drawing.difference import shared
 from viz_app.drawing.labels import Label, labels, visible
 from viz_app.drawing.payload import pack
 
@@ -226,10 +227,12 @@ def _serial(story: Story, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _free(story: Story, tokenizer: Tokenizer) -> dict[str, Any] | None:
+    """What is written with nothing forced, and which tokens of it and of the forced run stand in both."""
     if story.free is None:
         return None
     written = token_labels(tokenizer, story.free.taken, story.n_text)
-    return {"written": _json(written), "taken": list(story.free.taken)}
+    by_itself, by_force = shared(story.free.taken, story.serial.taken)
+    return {"written": _json(written), "taken": list(story.free.taken), "shared": by_itself, "sharedByForced": by_force}
 
 
 def _work(story: Story, scope: Scope) -> dict[str, Any]:

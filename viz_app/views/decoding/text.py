@@ -2,6 +2,7 @@
 
 from models.architectures import Model
 
+FORCED = "with your forced token, the model writes"
 QUESTION = "Decoding: what does it do, one token at a time?"
 _ANSWER = (
     "Training gives it the right text and asks at all positions in one pass. "
