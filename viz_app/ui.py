@@ -11,6 +11,7 @@ from viz_app import words
 from viz_app.components.plain import plain
 from viz_app.drawing import export
 from viz_app.drawing.notes import checked, small_print, strip
+from viz_app.drawing.scale import Scale
 
 __all__ = ["camera", "checked", "checks_panel", "download", "downloads", "headline", "note", "nothing", "small_print", "strip",
            "written"]
@@ -43,17 +44,17 @@ def checks_panel(checks: dict, trained: str) -> None:
     plain(small_print(trained), key="trained")
 
 
-def downloads(now: Callable[[], Trace], site: AttentionSite, head: int, terms: words.Terms) -> None:
+def downloads(now: Callable[[], Trace], site: AttentionSite, head: int, terms: words.Terms, scale: Scale) -> None:
     """The numbers of the pictures, and a drawing for print. Files are made when they are asked for, of what is shown `now`."""
     name = words.file_name(site, head)
     title = words.head_title(site, head, terms)
 
-    def of_head(make: Callable[..., str], *rest: str) -> Callable[[], str]:
+    def of_head(make: Callable[..., str], *rest: str | Scale) -> Callable[[], str]:
         return lambda: make(trace := now(), trace.attention[site.name], head, *rest)
 
     with st.container(horizontal=True, gap="small", key="downloads"):
         download("This head, CSV", of_head(export.head_csv), f"{name}.csv", "text/csv")
-        download("This head, SVG", of_head(export.head_svg, title), f"{name}.svg", "image/svg+xml")
+        download("This head, SVG", of_head(export.head_svg, title, scale), f"{name}.svg", "image/svg+xml")
         download("All heads, npz", lambda: export.heads_npz(now()), "all-heads.npz")
 
 

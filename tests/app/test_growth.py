@@ -33,13 +33,13 @@ def frames(n: int, rows: int, columns: int) -> list[growth_files.Frame]:
 
 def test_every_cell_of_every_frame_of_the_gif_has_the_colour_of_its_weight() -> None:
     shown, blocked = frames(4, 3, 5), np.zeros((3, 5), np.uint8)
-    gif = growth_files.head_gif(shown, [Label("q")] * 3, [Label("k")] * 5, blocked, "a head")
+    gif = growth_files.head_gif(shown, [Label("q")] * 3, [Label("k")] * 5, blocked, "a head", "1")
     picture = Image.open(io.BytesIO(gif))
     assert picture.n_frames == 4
     for i, frame in enumerate(shown):
         picture.seek(i)
         pixels = picture.convert("RGB")
-        for (q, k), weight in np.ndenumerate(frame.weights):
+        for (q, k), weight in np.ndenumerate(frame.strengths):
             x, y = (start + i * growth_files._CELL + 12 for start, i in ((growth_files._LEFT, k), (growth_files._TOP, q)))
             came = pixels.getpixel((x, y))
             wanted = bytes.fromhex(ramp(float(weight))[1:])
@@ -48,7 +48,7 @@ def test_every_cell_of_every_frame_of_the_gif_has_the_colour_of_its_weight() -> 
 
 def test_a_long_text_still_gives_a_picture_of_modest_size() -> None:
     label = [Label("x")] * 211
-    gif = growth_files.head_gif(frames(2, 211, 211), label, label, np.zeros((211, 211), np.uint8), "a head")
+    gif = growth_files.head_gif(frames(2, 211, 211), label, label, np.zeros((211, 211), np.uint8), "a head", "1")
     assert max(Image.open(io.BytesIO(gif)).size) < 1500
 
 

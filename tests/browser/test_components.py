@@ -67,7 +67,8 @@ def head_payload(weights: np.ndarray, blocked: np.ndarray | None = None, **chang
     header = {
         "site": "decoder.layers.0.self_attn", "head": 1, "lock": "", "title": "A title", "queryAxis": "query", "keyAxis": "key",
         "queries": [[f"q{i}", "", False] for i in range(rows)], "keys": [[f"k{i}", "", False] for i in range(cols)],
-        "masks": ["padding", "look-ahead"], "file": "a-head",
+        "masks": ["padding", "look-ahead"], "file": "a-head", "block": 1, "first": [0, 0], "size": [rows, cols],
+        "scale": "weight", "hides": False, "sinks": [], "sinkNames": [], "sinkShare": 0,
     }  # fmt: skip
     blocked = np.zeros(weights.shape, np.uint8) if blocked is None else blocked
     return pack(header | changes, weights=weights.astype(np.float32), blocked=blocked.astype(np.uint8))
@@ -166,7 +167,7 @@ def test_a_line_is_as_strong_as_its_weight(page: Page, mount: Callable[..., Show
     assert set(drawn) == {(int(q), int(k)) for q, k in zip(*np.nonzero(weights >= 0.01), strict=True)}
     assert max(abs(strength - weights[at]) for at, strength in drawn.items()) <= 0.005 + 1e-6
     note = page.locator(".lines .note")
-    expect(note).to_have_text("Strength of a line = weight ±0.005; under 0.01 not drawn.")
+    expect(note).to_have_text("Strength of a line = that of its cell ±0.005; under 0.01 not drawn.")
 
 
 def test_a_click_on_a_token_locks_it_and_a_second_lets_go(page: Page, mount: Callable[..., Show]) -> None:
@@ -221,7 +222,7 @@ def test_a_long_text_is_painted_whole_and_pooling_says_so(page: Page, mount: Cal
     weights = np.zeros((700, 700), np.float32)
     weights[351, 77] = 1
     mount("head")(head_payload(weights))
-    expect(page.locator(".map .note")).to_contain_text("Each pixel = largest weight of")
+    expect(page.locator(".map .note")).to_contain_text("Each pixel = largest of")
     point(page, 351, 77)
     assert page.locator(".tip").get_attribute("data-query") in {"350", "351", "352"}
     mount("head")(head_payload(some_weights()))

@@ -21,8 +21,9 @@ from viz_app.drawing import export
 from viz_app.drawing.colours import ACCENT, PAPER, ramp
 from viz_app.drawing.head import head
 from viz_app.drawing.labels import labels, visible
-from viz_app.drawing.overview import LARGEST_BYTES, overview, pooled_codes, pooling, side_for
+from viz_app.drawing.overview import LARGEST_BYTES, LARGEST_SIDE, overview, pooled_codes, side_for
 from viz_app.drawing.payload import pack, unpack
+from viz_app.drawing.pooling import block_side
 from viz_app.drawing.sites import blocked_bits, by_kind, sharpest_head
 
 TERMS = words.terms("translation", "eng-fra")
@@ -134,7 +135,7 @@ def test_many_heads_of_a_long_text_stay_under_a_megabyte() -> None:
     long = random_trace(127, 127, n_heads=12, d_model=24, n_encoder_layers=12, n_decoder_layers=1)
     assert len(overview(long, TERMS)) < 1_000_000
     assert side_for(432) ** 2 * 432 <= LARGEST_BYTES
-    assert pooling(long.attention["encoder.layers.0.self_attn"]) == 2
+    assert block_side(127, 127, LARGEST_SIDE) == 2
 
 
 def test_a_mask_of_one_head_is_drawn_in_that_head_only() -> None:

@@ -348,7 +348,7 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
         written.append((text, at)), draw_text(pen, at, text, *more, **how))[1])  # fmt: skip
     blocked = np.array([[0, 0], [0, 0], [0, 1]], np.uint8)
     frames = [growth_files.Frame(0, WEIGHTS[0]), growth_files.Frame(12_345, WEIGHTS[1])]
-    picture = Image.open(io.BytesIO(growth_files.head_gif(frames, QUERIES, KEYS, blocked, "The title")))
+    picture = Image.open(io.BytesIO(growth_files.head_gif(frames, QUERIES, KEYS, blocked, "The title", "1  attention weight")))
     texts = [text for text, _ in written]
     assert [text for text in texts if text.startswith("Training step")] == ["Training step 0", "Training step 12,345"]
     half = len(written) // 2

@@ -18,8 +18,9 @@ from viz_app.drawing.colours import ramp
 from viz_app.drawing.head import head
 from viz_app.drawing.labels import Label, labels, visible
 from viz_app.drawing.look import DARK, LIGHT, look
-from viz_app.drawing.overview import overview, pooling, side_for
+from viz_app.drawing.overview import overview, side_for
 from viz_app.drawing.payload import unpack
+from viz_app.drawing.pooling import block_side
 from viz_app.drawing.sites import blocked_bits, by_kind
 
 TERMS = words.terms("translation", "eng-fra")
@@ -115,6 +116,9 @@ def test_the_head_component_is_told_everything_by_its_name(trace: Trace, name: s
         "site": name, "head": 2, "lock": "q3", "title": words.head_title(site, 2, TERMS),
         "queryAxis": f"who reads (query): {axes[0]}", "keyAxis": f"what is read (key): {axes[1]}",
         "masks": [layer.name for layer in site.mask.layers], "file": f"{name}.head2",
+        "block": 1, "first": [0, 0], "size": [len(queries), len(keys)], "scale": "weight", "hides": False,
+        "sinks": [0] if keys == TARGET else [5], "sinkNames": ["[start]"] if keys == TARGET else ["[end]"],
+        "sinkShare": pytest.approx(float(_by_hand(site, 2)[:, 0 if keys == TARGET else 5].mean()), abs=1e-6),
     }  # fmt: skip
     assert set(arrays) == {"weights", "blocked"}
     np.testing.assert_array_equal(arrays["blocked"] == 0, site.allowed().numpy())
@@ -172,8 +176,7 @@ def test_how_large_a_head_may_be_drawn(n_heads: int, side: int) -> None:
 
 @pytest.mark.parametrize(("longest", "side", "k"), [(5, 64, 1), (64, 64, 1), (65, 64, 2), (128, 64, 2), (129, 64, 3), (37, 5, 8)])
 def test_how_many_cells_become_one(longest: int, side: int, k: int) -> None:
-    for shape in ((longest, 3), (3, longest)):
-        assert pooling(type("Site", (), dict(zip(("n_query", "n_key"), shape, strict=True))), side) == k
+    assert block_side(longest, 3, side) == block_side(3, longest, side) == k
 
 
 def test_kinds_come_in_the_order_of_the_way_and_layers_ascend(trace: Trace) -> None:

@@ -21,6 +21,7 @@ from models.trace import Trace
 from models.trace.edits import Edits, MaskChange
 from viz_app import ui, words
 from viz_app.drawing.labels import token_text
+from viz_app.drawing.scale import Scale
 from viz_app.session import live, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
@@ -145,7 +146,7 @@ def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(trace:
     monkeypatch.setattr(st, "download_button", lambda label, make, name, mime, **how: made.update({label: (make, name, mime)}))
     site = trace.attention["decoder.layers.1.cross_attn"]
     now = [trace]
-    ui.downloads(lambda: now[0], site, 2, TERMS)
+    ui.downloads(lambda: now[0], site, 2, TERMS, Scale())
     assert {label: rest for label, (_, *rest) in made.items()} == {
         "This head, CSV": ["decoder.layers.1.cross_attn.head2.csv", "text/csv"],
         "This head, SVG": ["decoder.layers.1.cross_attn.head2.svg", "image/svg+xml"],

@@ -13,7 +13,7 @@ from models.layers.masks import Mask, MaskLayer, look_ahead
 from models.layers.similarity import Similarity
 from models.trace import AttentionSite, DistanceTerm, Recording, record
 from models.trace.deferred import Product
-from viz_app.drawing import overview, sites
+from viz_app.drawing import overview, pooling, sites
 
 N_QUERY, N_KEY = 7, 11
 
@@ -110,7 +110,8 @@ def test_checks_a_few_rows_at_a_time_say_what_they_say_at_once(site, monkeypatch
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_a_long_texts_heads_are_pooled_a_few_rows_at_a_time(site, monkeypatch, k):
     whole = overview.pooled_codes([site, replace(site, q=-site.q)], k)
-    monkeypatch.setattr(overview, "LARGEST_AT_ONCE", 2 * N_KEY)
+    for module in (overview, pooling):
+        monkeypatch.setattr(module, "LARGEST_AT_ONCE", 2 * N_KEY)
     assert torch.equal(overview.pooled_codes([site, replace(site, q=-site.q)], k), whole)
 
 

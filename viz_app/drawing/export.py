@@ -10,10 +10,12 @@ import numpy as np
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.colours import ACCENT, HATCH, PAPER, TEXT, ramp
 from viz_app.drawing.labels import Label, axes_labels, shortened
+from viz_app.drawing.scale import Scale, sinks
 from viz_app.drawing.sites import blocked_bits
 
 CELL, LEFT, TOP, RIGHT, BOTTOM = 26, 150, 150, 60, 50
 LONGEST = 22        # characters of a row's name
+LEFT_OUT = "#d3d9e6"
 
 
 def head_csv(trace: Trace, site: AttentionSite, head: int) -> str:
@@ -39,11 +41,12 @@ def heads_npz(trace: Trace) -> bytes:
     return out.getvalue()
 
 
-def head_svg(trace: Trace, site: AttentionSite, head: int, title: str) -> str:
+def head_svg(trace: Trace, site: AttentionSite, head: int, title: str, scale: Scale | None = None) -> str:
     """The heatmap as a vector drawing on white, for print: exact weight in each cell's tooltip, masked cells hatched."""
     query, key = axes_labels(trace, site)
     weights, blocked = site.weights(head).numpy(), blocked_bits(site, head).numpy()
-    rows, cols = weights.shape
+    scale, hidden = scale or Scale(), sinks(trace.axes(site)[1])
+    strengths, (rows, cols) = scale.strengths(weights, hidden), weights.shape
     width, height = LEFT + cols * CELL + RIGHT, TOP + rows * CELL + BOTTOM
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -55,7 +58,8 @@ def head_svg(trace: Trace, site: AttentionSite, head: int, title: str) -> str:
     ]
     for q in range(rows):
         for k in range(cols):
-            fill = "url(#masked)" if blocked[q, k] else ramp(float(weights[q, k]))
+            fill = "url(#masked)" if blocked[q, k] else ramp(float(strengths[q, k]))
+            fill = LEFT_OUT if scale.hides_sinks and k in hidden else fill
             said = "masked" if blocked[q, k] else str(weights[q, k])
             parts.append(
                 f'<rect x="{LEFT + k * CELL}" y="{TOP + q * CELL}" width="{CELL}" height="{CELL}" fill="{fill}" '
@@ -66,7 +70,7 @@ def head_svg(trace: Trace, site: AttentionSite, head: int, title: str) -> str:
         f'<g transform="translate({LEFT + (k + 0.6) * CELL} {TOP - 8}) rotate(-45)">{_text(0, 0, label.text, "start")}</g>'
         for k, label in enumerate(key)
     ]
-    parts += [_scale(LEFT, TOP + rows * CELL + 18), "</svg>"]
+    parts += [_scale(LEFT, TOP + rows * CELL + 18, scale.key(hidden)), "</svg>"]
     return "".join(parts)
 
 
@@ -78,12 +82,12 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" style="unicode-bidi:plaintext">{escape(text)}</text>'
 
 
-def _scale(x: float, y: float) -> str:
+def _scale(x: float, y: float, unit: str) -> str:
     """The bar that says which colour is which weight."""
     stops = "".join(f'<stop offset="{i / 8}" stop-color="{ramp(i / 8)}"/>' for i in range(9))
     return (
         f'<linearGradient id="scale">{stops}</linearGradient>'
         f'<rect x="{x}" y="{y}" width="120" height="10" fill="url(#scale)" stroke="{ACCENT}" stroke-width="0.5"/>'
         + _text(x - 4, y + 10, "0", "end")
-        + _text(x + 126, y + 10, "1  attention weight; rows read (query), columns are read (key); hatched = masked", "start")
+        + _text(x + 126, y + 10, f"{unit}; rows read (query), columns are read (key); hatched = masked", "start")
     )

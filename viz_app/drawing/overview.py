@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from models.layers.similarity import masked_softmax
@@ -13,11 +12,11 @@ from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.labels import writes
 from viz_app.drawing.payload import pack
+from viz_app.drawing.pooling import LARGEST_AT_ONCE, block_side, pooled, pooled_weights
 from viz_app.drawing.sites import by_kind
 
 LARGEST_SIDE = 64
 LARGEST_BYTES = 900_000
-LARGEST_AT_ONCE = 2**18     # weights worked out together: many small matrices take longer one by one, large ones more memory
 
 
 def overview(trace: Trace, terms: words.Terms, site: str = "", head: int = 0) -> bytes:
@@ -25,7 +24,7 @@ def overview(trace: Trace, terms: words.Terms, site: str = "", head: int = 0) ->
     blocks, parts, offset = [], [], 0
     side = side_for(sum(s.n_heads for s in trace.attention.values()))
     for kind, sites in by_kind(trace):
-        k = pooling(sites[0], side)
+        k = block_side(sites[0].n_query, sites[0].n_key, side)
         few = max(1, LARGEST_AT_ONCE // (sites[0].n_heads * sites[0].n_query * sites[0].n_key))
         codes = torch.cat([pooled_codes(sites[i : i + few], k) for i in range(0, len(sites), few)]).numpy()
         blocks.append({
@@ -44,33 +43,17 @@ def side_for(n_heads: int) -> int:
     return min(LARGEST_SIDE, math.isqrt(LARGEST_BYTES // max(n_heads, 1)))
 
 
-def pooling(site: AttentionSite, side: int = LARGEST_SIDE) -> int:
-    """k such that a k × k block of cells becomes one pixel; 1 shows every cell."""
-    return max(1, math.ceil(max(site.n_query, site.n_key) / side))
-
-
 def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
     """(site, head, query/k, key/k) uint8: 0 where every cell of the block is masked, else 1 + its largest weight × 254."""
     first = sites[0]
     if first.n_heads * first.n_query * first.n_key > LARGEST_AT_ONCE:
-        return torch.stack([torch.stack([pooled_head(site, head, k) for head in range(site.n_heads)]) for site in sites])
+        every = [[_codes(pooled_weights(site, head, k)) for head in range(site.n_heads)] for site in sites]
+        return torch.stack([torch.stack(codes) for codes in every])
     allowed = torch.stack([site.allowed(head=None) for site in sites])
     weights = masked_softmax(torch.stack([site.scores() for site in sites]), allowed)
-    return _codes(weights.masked_fill(~allowed, -1.0), k)
+    return _codes(pooled(weights.masked_fill(~allowed, -1.0), k))
 
 
-def pooled_head(site: AttentionSite, head: int, k: int) -> Tensor:
-    """(query/k, key/k) uint8 of one head, worked out some rows at a time: a long text's weights are never all there at once."""
-    step = k * max(1, LARGEST_AT_ONCE // (k * site.n_key))
-    slabs = []
-    for start in range(0, site.n_query, step):
-        rows = slice(start, start + step)
-        shown = site.weights(head, rows=rows).masked_fill(~site.allowed(head=head, rows=rows), -1.0)
-        slabs.append(_codes(shown[None, None], k)[0, 0])
-    return torch.cat(slabs)
-
-
-def _codes(shown: Tensor, k: int) -> Tensor:
-    """Pooled codes of weights (…, query, key) in which −1 is a masked cell."""
-    pooled = F.max_pool2d(shown, k, ceil_mode=True) if k > 1 else shown
+def _codes(pooled: Tensor) -> Tensor:
+    """Codes of pooled weights in which −1 is masked."""
     return torch.where(pooled < 0, 0.0, 1 + (pooled * 254).round()).to(torch.uint8)

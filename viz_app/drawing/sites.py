@@ -7,6 +7,7 @@ from torch import Tensor
 
 from models.layers.masks import ROLES
 from models.trace import AttentionSite, Trace
+from models.trace.site import Rows
 
 MOST_ROWS = 256     # of a head that are looked at to find the sharpest
 
@@ -23,12 +24,14 @@ def _place(site: AttentionSite) -> tuple[bool, int]:
     return site.stack != "encoder", ROLES.index(site.role)
 
 
-def blocked_bits(site: AttentionSite, head: int = 0) -> Tensor:
-    """(query, key) uint8: bit i set where the i-th mask layer (of at most 8) blocks the cell; 0 = open."""
-    bits = torch.zeros(site.n_query, site.n_key, dtype=torch.uint8)
+def blocked_bits(site: AttentionSite, head: int = 0, rows: Rows = None) -> Tensor:
+    """(query, key) uint8: bit i set where the i-th mask layer (of at most 8) blocks the cell; 0 = open. Of all queries or of a
+    slice."""
+    whole = torch.zeros((), dtype=torch.uint8).expand(site.n_query, site.n_key)
+    bits = whole[rows or slice(None)].clone()
     for i, layer in enumerate(site.mask.layers[:8]):
         allowed = layer.allowed[0, min(head, layer.allowed.shape[1] - 1)].expand(site.n_query, site.n_key)
-        bits |= (~allowed).to(torch.uint8) << i
+        bits |= (~allowed[rows or slice(None)]).to(torch.uint8) << i
     return bits
 
 

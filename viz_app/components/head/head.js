@@ -8,42 +8,64 @@ class Head extends Fitted {
     this.tip = root.querySelector(".tip");
     this.reading = root.querySelector(".reading");
     useKeys(root, { Escape: () => (this.lock ? this.hold(null) : false) });
+    this.switches = new Switches(root, (look) => {
+      this.send("look", look);
+      this.show({ ...this.picture, scale: "" }, this.theme);      // the same numbers; Python has not answered yet
+    });
+    this.whole = root.querySelector(".whole");
+    this.whole.onclick = () => this.send("tile", {});
     const [png, svg] = root.querySelectorAll(".save");
-    png.onclick = () => saveCanvas(this.map.cells, this.picture.title, this.picture.file, this.theme);
-    svg.onclick = () => saveSvg(this.lines.svg, this.picture.title, this.picture.file, this.theme);
+    png.onclick = () => saveCanvas(this.map.cells, this.heading(), this.picture.file, this.theme);
+    svg.onclick = () => saveSvg(this.lines.svg, this.heading(), this.picture.file, this.theme);
+  }
+
+  // What a file says it is.
+  heading() {
+    const { title, scale, hides, sinkNames } = this.picture;
+    const how = [SCALES[scale].names, hides && sinkNames.length && `${sinkNames.join(" and ")} hidden`].filter(Boolean);
+    return how.length ? `${title} (${how.join("; ")})` : title;
   }
 
   show(picture, theme) {
     picture.rows = picture.queries.length;
     picture.cols = picture.keys.length;
     picture.weights = picture.arrays.weights;
-    picture.codes = Uint8Array.from(picture.weights, (w, i) => (picture.arrays.blocked[i] ? 0 : 1 + Math.round(w * 254)));
+    this.switches.show(picture);
+    picture.strengths = strengthsOf(picture);
+    picture.codes = Uint8Array.from(picture.strengths, (s, i) => (picture.arrays.blocked[i] ? 0 : 1 + Math.round(s * 254)));
     const { site, head, rows, cols, lock } = picture, another = this.picture?.site !== site || this.picture.head !== head;
     Object.assign(this, { picture, theme });
     if (another || this.waiting === lock) this.waiting = undefined;
     this.lock = this.spotOf(this.waiting ?? lock);     // a lock on its way to Python is not undone by an older answer
     this.root.querySelector(".title").textContent = picture.title;
+    this.whole.hidden = picture.block > 1 || (rows === picture.size[0] && cols === picture.size[1]);
     this.root.querySelector(".chip").style.background = headColour(picture.head);
     this.hovered = null;
     this.tip.hidden = true;
     this.fit();
-    Object.assign(this.root.dataset, { site, head, rows, cols, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+    Object.assign(this.root.dataset, { site, head, rows, cols, block: picture.block, first: picture.first.join(" "), scale: picture.scale, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }
 
   draw(width, other) {
     if (other) for (const part of [this.map, this.lines]) part.measure();
     this.map.show(this.picture, this.theme);
-    Object.assign(this.map.cells.dataset, { ...AXIS, wide: this.map.wide, tall: this.map.tall });     // where the cells are
+    Object.assign(this.map.cells.dataset, { left: this.map.left, top: this.map.top, right: this.map.right, wide: this.map.wide, tall: this.map.tall });     // where the cells are
     this.lines.show(this.picture, this.theme);
     this.focus();
   }
 
-  // "q3" → {query: 3}; null if there is no such token.
+  // "q3" → {query: 3}, counted from the first that is shown; null if there is no such token.
   spotOf(lock) {
-    const index = Number(lock?.slice(1));
-    if (lock?.[0] === "q" && index < this.picture.rows) return { query: index };
-    if (lock?.[0] === "k" && index < this.picture.cols) return { key: index };
-    return null;
+    const { block, first, rows, cols } = this.picture, byQuery = lock?.[0] === "q";
+    if (block > 1 || !/^[qk]\d*$/.test(lock)) return null;
+    const index = Number(lock.slice(1)) - first[byQuery ? 0 : 1];
+    return index < 0 || index >= (byQuery ? rows : cols) ? null : { [byQuery ? "query" : "key"]: index };
+  }
+
+  // The token's name in the URL: "q3".
+  nameOf(token) {
+    const { first } = this.picture;
+    return !token ? "" : token.query !== undefined ? `q${token.query + first[0]}` : `k${token.key + first[1]}`;
   }
 
   hover(spot, event) {
@@ -54,6 +76,7 @@ class Head extends Fitted {
 
   // A click on a token or anywhere in its row locks it; a second click lets go.
   click(spot) {
+    if (this.picture.block > 1) return spot && this.enlarge(spot);
     if (!spot) return this.hold(null);
     const token = spot.query !== undefined ? { query: spot.query } : { key: spot.key };
     return this.hold(this.lock && this.lock.query === token.query && this.lock.key === token.key ? null : token);
@@ -61,9 +84,18 @@ class Head extends Fitted {
 
   hold(token) {
     this.lock = token;
-    this.waiting = !token ? "" : token.query !== undefined ? `q${token.query}` : `k${token.key}`;
+    this.waiting = this.nameOf(token);
     this.focus();
-    this.send({ token: this.waiting });
+    this.send("lock", { token: this.waiting });
+  }
+
+  // The exact weights round the middle of a block; of a row or a column round its strongest.
+  enlarge({ query, key }) {
+    const { block, rows, cols, weights, size } = this.picture;
+    const strongest = (n, cell) => Array.from({ length: n }, (_, i) => i).reduce((best, i) => (weights[cell(i)] > weights[cell(best)] ? i : best), 0);
+    const q = query ?? strongest(rows, (i) => i * cols + key), k = key ?? strongest(cols, (i) => q * cols + i);
+    const middle = (i, n) => Math.min(n - 1, Math.floor((i + 0.5) * block));
+    this.send("tile", { query: middle(q, size[0]), key: middle(k, size[1]) });
   }
 
   focus() {
@@ -71,16 +103,16 @@ class Head extends Fitted {
     this.map.focus(spot);
     this.lines.focus(spot, this.lock);
     this.read(spot);
-    const lock = this.lock;
-    this.root.dataset.lock = !lock ? "" : lock.query !== undefined ? `q${lock.query}` : `k${lock.key}`;
+    this.root.dataset.lock = this.nameOf(this.lock);
   }
 
   // One sentence about the token in focus, under the pictures; always two lines high.
   read(spot) {
     this.reading.replaceChildren();
     const say = (text, className) => put(this.reading, "span", className, text);
-    if (!spot) return void say("Point at a token to see only its lines; click to keep it.", "quiet");
-    const { rows, cols, queries, keys, weights } = this.picture, byQuery = spot.query !== undefined;
+    const { rows, cols, queries, keys, weights, block } = this.picture;
+    if (!spot) return void say(`Point at a token to see only its lines; click to ${block > 1 ? "see its exact weights" : "keep it"}.`, "quiet");
+    const byQuery = spot.query !== undefined;
     const self = byQuery ? queries[spot.query] : keys[spot.key];
     const all = Array.from({ length: byQuery ? cols : rows }, (_, i) => [weights[byQuery ? spot.query * cols + i : i * cols + spot.key], i]);
     const best = all.sort((a, b) => b[0] - a[0]).slice(0, 3).filter(([weight]) => weight >= FAINTEST);
@@ -100,13 +132,13 @@ class Head extends Fitted {
     tip.hidden = !spot || spot.query === undefined || spot.key === undefined;
     if (tip.hidden) return;
     const cell = spot.query * picture.cols + spot.key, bits = picture.arrays.blocked[cell];
-    const masks = picture.masks.filter((_, i) => bits & (1 << i));
+    const masks = picture.masks.filter((_, i) => bits & (1 << i)), hidden = picture.hidden.has(spot.key) && "hidden by the switch above";
     tip.querySelector(".query").textContent = picture.queries[spot.query][0];
     tip.querySelector(".key").textContent = picture.keys[spot.key][0];
-    tip.querySelector(".value").textContent = `weight ${exact(picture.weights[cell])}`;
+    tip.querySelector(".value").textContent = `${picture.block > 1 ? "largest " : ""}weight ${exact(picture.weights[cell])}`;
     tip.querySelector(".why").textContent = masks.length
       ? `masked (${masks.join(", ")}): it may not be read`
-      : [picture.queries[spot.query][1], picture.keys[spot.key][1]].filter(Boolean).join("; ");
+      : [hidden, picture.queries[spot.query][1], picture.keys[spot.key][1]].filter(Boolean).join("; ");
     Object.assign(tip.dataset, { query: spot.query, key: spot.key, weight: exact(picture.weights[cell]) });
     const box = this.root.getBoundingClientRect();
     const x = event.clientX - box.left, y = event.clientY - box.top;
@@ -118,7 +150,7 @@ class Head extends Fitted {
 function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".head");
   const view = (root.view ??= new Head(root));
-  view.send = (lock) => setTriggerValue("lock", lock);
+  view.send = (name, value) => setTriggerValue(name, value);
   view.show(unpack(data), themeOf(root));
   return () => view.watcher.disconnect();
 }

@@ -1,6 +1,8 @@
-// The weights of one head as cells, query tokens down the side and key tokens along the top, both by their text.
-const AXIS = { left: 104, top: 88, right: 44, bottom: 30 };
-const LARGEST_CELL = 44;
+// The weights of one head as cells, query tokens down the side and key tokens along the top, both by their text. The cells grow
+// to fill the room there is.
+const MARGIN = { side: 24, head: 22, edge: 8, foot: 30 };      // px round names and cells: the axes' own words, the scale
+const LARGEST_CELL = 120, NAME = 13, LEAST_CELL = 24;
+const WIDEST = 2, TALLEST = 2;       // of a cell, times its other side
 
 class Heatmap {
   constructor(figure, on) {
@@ -19,75 +21,114 @@ class Heatmap {
 
   show(picture, theme) {
     Object.assign(this, { picture, theme });
-    const { rows, cols } = picture;
-    const roomX = this.width - AXIS.left - AXIS.right, roomY = this.height - AXIS.top - AXIS.bottom;
-    const side = Math.min(LARGEST_CELL, roomX / cols, roomY / rows), least = Math.max(side, 18);
-    this.wide = Math.min(least, roomX / cols);
-    this.tall = Math.min(least, roomY / rows);
+    this.lay();
+    const { rows, cols } = picture, { left, top } = this;
     const [context, ratio] = sized(this.cells, this.width, this.height);
     sized(this.marks, this.width, this.height);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, this.cells.width, this.cells.height);
     const across = (v) => Math.round(v * ratio);
     paintCodes(
-      context, picture.codes, rows, cols, across(AXIS.left), across(AXIS.top),
+      context, picture.codes, rows, cols, across(left), across(top),
       Math.max(1, across(cols * this.wide)), Math.max(1, across(rows * this.tall)), theme, Math.round(6 * ratio),
     );
     context.scale(ratio, ratio);
+    this.hide(context);
     this.rule(context);
     this.names(context);
     this.values(context);
     this.legend(context);
-    const block = Math.ceil(1 / (Math.min(this.wide, this.tall) * ratio) - 1e-9);
-    this.note.textContent = block > 1 ? `Each pixel = largest weight of ${block} × ${block} cells.` : "Point at a cell for its exact weight.";
+    this.explain(Math.ceil(1 / (Math.min(this.wide, this.tall) * ratio) - 1e-9));
+  }
+
+  // Where the cells are: `left` and `top` of the first, each `wide` × `tall`. The names get the room that they need, up to a third.
+  lay() {
+    const { rows, cols, queries, keys } = this.picture, measure = widthIn(`${NAME}px ${this.theme.font}`);
+    const longest = (labels) => Math.max(...labels.map(([text]) => measure(text)));
+    this.left = Math.round(MARGIN.side + Math.min(Math.max(36, longest(queries) + 8), this.width / 3));
+    const widest = longest(keys), tilted = Math.min(widest, 110) * Math.SQRT1_2, last = measure(keys.at(-1)[0]) * Math.SQRT1_2;
+    this.right = Math.round(Math.max(MARGIN.edge, Math.min(last, tilted) - 4));
+    this.top = Math.round(MARGIN.head + tilted + 12);
+    this.size(rows, cols);
+    if (widest >= this.wide - 4) return;
+    Object.assign(this, { right: MARGIN.edge, top: MARGIN.head + 18 });     // the names lie flat
+    this.size(rows, cols);
+  }
+
+  size(rows, cols) {
+    const x = (this.width - this.left - this.right) / cols, y = (this.height - this.top - MARGIN.foot) / rows;
+    this.wide = Math.min(x, LARGEST_CELL, Math.max(WIDEST * y, LEAST_CELL));
+    this.tall = Math.min(y, LARGEST_CELL, Math.max(TALLEST * x, LEAST_CELL));
+  }
+
+  // What a cell stands for, and where to find what it does not show.
+  explain(pixels) {
+    const { block, rows, cols, size, first } = this.picture, pooled = pixels > 1 ? ` Each pixel = largest of ${pixels} × ${pixels} cells.` : "";
+    if (block > 1) {
+      this.note.textContent = `Each cell is the largest of ${block} × ${block} weights; hidden: the other ${block * block - 1}, and whose it is. Click for the exact weights.${pooled}`;
+    } else if (rows < size[0] || cols < size[1]) {
+      const span = (from, n, all) => `${from} to ${from + n - 1} of ${all}`;
+      this.note.textContent = `Exact weights: queries ${span(first[0], rows, size[0])}, keys ${span(first[1], cols, size[1])}.`;
+    } else this.note.textContent = pooled.trim() || "Point at a cell for its exact weight.";
+  }
+
+  // Columns that are left out are neither a weight nor masked.
+  hide(context) {
+    const { rows, hidden } = this.picture;
+    context.fillStyle = this.theme.line;
+    for (const k of hidden) context.fillRect(this.left + k * this.wide, this.top, this.wide, rows * this.tall);
   }
 
   rule(context) {
-    const { rows, cols } = this.picture, { wide, tall } = this;
+    const { rows, cols } = this.picture, { wide, tall, left, top } = this;
     context.strokeStyle = this.theme.line;
     context.lineWidth = 1;
     context.beginPath();
     const step = (n) => (Math.min(wide, tall) >= 7 ? 1 : n);
-    for (let c = 0; c <= cols; c += step(cols)) lineTo(context, AXIS.left + c * wide, AXIS.top, 0, rows * tall);
-    for (let r = 0; r <= rows; r += step(rows)) lineTo(context, AXIS.left, AXIS.top + r * tall, cols * wide, 0);
+    for (let c = 0; c <= cols; c += step(cols)) lineTo(context, left + c * wide, top, 0, rows * tall);
+    for (let r = 0; r <= rows; r += step(rows)) lineTo(context, left, top + r * tall, cols * wide, 0);
     context.stroke();
   }
 
   // Tokens on both axes, every n-th where there is no room for all, and what each axis is.
   names(context) {
-    const { queries, keys, queryAxis, keyAxis } = this.picture, { wide, tall, theme } = this;
-    nameTokens(context, queries, keys, { ...AXIS, wide, tall, theme });
+    const { queries, keys, queryAxis, keyAxis } = this.picture, { wide, tall, left, top, theme } = this;
+    nameTokens(context, queries, keys, { left, top, wide, tall, theme });
     const measure = (text) => context.measureText(text).width;
     this.axes(context, measure, `${keyAxis} →`, `← ${queryAxis}`);
   }
 
   axes(context, measure, across, down) {
-    context.font = `11px ${this.theme.font}`;
+    context.font = `12px ${this.theme.font}`;
     context.fillStyle = this.theme.quiet;
     context.textAlign = "left";
     context.fillText(fit(across, this.width - 8, measure), 4, 8);
+    const room = this.height - MARGIN.foot - this.top;
     context.save();
-    context.translate(9, AXIS.top + Math.min(measure(down), this.height - AXIS.bottom - AXIS.top));
+    context.translate(9, this.top + Math.min(measure(down), room));
     context.rotate(-Math.PI / 2);
-    context.fillText(fit(down, this.height - AXIS.bottom - AXIS.top, measure), 0, 0);
+    context.fillText(fit(down, room, measure), 0, 0);
     context.restore();
   }
 
+  // Exact numbers where they fit: without the leading 0 where it is narrow.
   values(context) {
-    const { rows, cols, codes, weights } = this.picture, { wide, tall } = this;
-    if (wide < 24 || tall < 14) return;
-    context.font = `${wide < 30 ? 9 : 11}px ${this.theme.font}`;
+    const { rows, cols, codes, weights, hidden } = this.picture, { wide, tall } = this;
+    if (wide < 22 || tall < 14) return;
+    const size = Math.max(12, Math.min(18, wide / 3.4, tall / 2)), digits = wide >= 52 ? 3 : 2;
+    context.font = `${size}px ${this.theme.font}`;
     context.textAlign = "center";
     for (let i = 0; i < rows * cols; i++) {
-      if (!codes[i] || weights[i] < 0.005) continue;
-      context.fillStyle = this.theme.on(codes[i]);
       const [q, k] = [Math.floor(i / cols), i % cols];
-      context.fillText(weights[i].toFixed(2), AXIS.left + (k + 0.5) * wide, AXIS.top + (q + 0.5) * tall);
+      if (!codes[i] || weights[i] < 0.005 || hidden.has(k)) continue;
+      context.fillStyle = this.theme.on(codes[i]);
+      const text = weights[i].toFixed(digits);
+      context.fillText(wide < 30 ? text.replace(/^0|\.00$/, "") : text, this.left + (k + 0.5) * wide, this.top + (q + 0.5) * tall);
     }
   }
 
   legend(context) {
-    const { theme } = this, y = this.height - 18, x = AXIS.left;
+    const { theme, picture } = this, y = this.height - 18, x = MARGIN.side, ratio = window.devicePixelRatio || 1;
     for (let i = 0; i < 110; i++) {
       const [r, g, b] = theme.ramp[1 + Math.round((i / 109) * 254)];
       context.fillStyle = `rgb(${r} ${g} ${b})`;
@@ -95,24 +136,38 @@ class Heatmap {
     }
     context.strokeStyle = theme.line;
     context.strokeRect(x, y, 110, 10);
-    context.font = `11px ${theme.font}`;
-    context.fillStyle = theme.quiet;
+    context.font = `12px ${theme.font}`;
     context.textAlign = "left";
+    let end = x + 116;
+    const write = (text, room) => {
+      const shown = fit(text, room, (t) => context.measureText(t).width);
+      context.fillStyle = theme.quiet;
+      context.fillText(shown, end, y + 5);
+      end += context.measureText(shown).width + 14;
+    };
+    context.fillStyle = theme.quiet;
     context.fillText("0", x - 10, y + 5);
-    context.fillText("1  weight", x + 116, y + 5);
-    if (!this.picture.codes.includes(0)) return;
-    const ratio = window.devicePixelRatio || 1;
-    paintCodes(context, [0], 1, 1, Math.round((x + 176) * ratio), Math.round(y * ratio), Math.round(12 * ratio), Math.round(10 * ratio), theme, Math.round(6 * ratio));
-    context.fillText("masked", x + 193, y + 5);
+    const masked = picture.codes.includes(0), swatches = 70 * (masked + (picture.hidden.size > 0));
+    write(SCALES[picture.scale].says, this.width - end - swatches - 8);
+    if (masked) {
+      paintCodes(context, [0], 1, 1, Math.round(end * ratio), Math.round(y * ratio), Math.round(12 * ratio), Math.round(10 * ratio), theme, Math.round(6 * ratio));
+      end += 17;
+      write("masked", 60);
+    }
+    if (!picture.hidden.size) return;
+    context.fillStyle = theme.line;
+    context.fillRect(end, y, 12, 10);
+    end += 17;
+    write("hidden", 60);
   }
 
   // The cell or the token under the pointer: {query, key}, {query}, {key} or null.
   at(event) {
-    const q = Math.floor((event.offsetY - AXIS.top) / this.tall), k = Math.floor((event.offsetX - AXIS.left) / this.wide);
+    const q = Math.floor((event.offsetY - this.top) / this.tall), k = Math.floor((event.offsetX - this.left) / this.wide);
     const row = q >= 0 && q < this.picture.rows, col = k >= 0 && k < this.picture.cols;
     if (row && col) return { query: q, key: k };
-    if (row && event.offsetX < AXIS.left) return { query: q };
-    if (col && event.offsetY < AXIS.top && event.offsetY > 16) return { key: k };
+    if (row && event.offsetX < this.left) return { query: q };
+    if (col && event.offsetY < this.top && event.offsetY > 16) return { key: k };
     return null;
   }
 
@@ -124,11 +179,27 @@ class Heatmap {
     if (!spot) return;
     context.strokeStyle = theme.text;
     context.lineWidth = 2;
-    const [x, y] = [AXIS.left, AXIS.top];
+    const [x, y] = [this.left, this.top];
     const bar = (k, q, w, h) => context.strokeRect(x + k * wide - 1, y + q * tall - 1, w * wide + 2, h * tall + 2);
     if (spot.query !== undefined && spot.key !== undefined) bar(spot.key, spot.query, 1, 1);
     else if (spot.query !== undefined) bar(0, spot.query, cols, 1);
     else bar(spot.key, 0, 1, rows);
+    this.name(context, spot);
+  }
+
+  // The whole names of what is in focus, over those of their neighbours, where not every token could be named.
+  name(context, { query, key }) {
+    const { picture, theme, wide, tall, left, top } = this;
+    Object.assign(context, { font: `600 12px ${theme.font}`, textBaseline: "middle" });
+    const write = (text, x, y, align) => {
+      const width = context.measureText(text).width, from = Math.max(2, Math.min(align === "right" ? x - width : x - width / 2, this.width - width - 2));
+      Object.assign(context, { fillStyle: theme.background, textAlign: "left" });
+      context.fillRect(from - 2, y - 8, width + 4, 16);
+      context.fillStyle = theme.text;
+      context.fillText(text, from, y);
+    };
+    if (query !== undefined && tall < NAME) write(picture.queries[query][0], left - 6, top + (query + 0.5) * tall, "right");
+    if (key !== undefined && wide < NAME) write(picture.keys[key][0], left + (key + 0.5) * wide, top - 10, "center");
   }
 }
 

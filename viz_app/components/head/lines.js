@@ -1,6 +1,6 @@
-// The same weights as lines: query tokens in the left column, key tokens in the right, a line as strong as its weight.
-const FAINTEST = 0.01, SHADES = 100, LINE_TOP = 26;
-const SHARE = 0.37, NUMBER_ROOM = 28;      // of the width, for one column of tokens; px, for the weights beside it
+// The same weights as lines: query tokens in the left column, key tokens in the right, a line as strong as its cell.
+const FAINTEST = 0.01, SHADES = 100, LINE_TOP = 26, MOST_LINES = 1500, WIDEST_PITCH = 32, LARGEST_NAME = 14;
+const SHARE = { query: 0.47, key: 0.32 }, NUMBER_ROOM = 30;      // of the width, at most, for a column of tokens; px, for the weights beside it
 
 class Lines {
   constructor(figure, on) {
@@ -17,16 +17,23 @@ class Lines {
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.svg.replaceChildren();
-    const pitch = (tokens) => Math.min(24, (this.height - LINE_TOP - 10) / tokens);
+    const pitch = (tokens) => Math.min(WIDEST_PITCH, (this.height - LINE_TOP - 10) / tokens);
     this.pitch = { query: pitch(picture.rows), key: pitch(picture.cols) };
-    this.column = { query: this.width * SHARE, key: this.width * (1 - SHARE) };
-    this.draw("text", { x: this.column.query, y: 8, "text-anchor": "end", "font-size": 11, fill: theme.quiet }, "reads (query)");
-    this.draw("text", { x: this.column.key, y: 8, "font-size": 11, fill: theme.quiet }, "is read (key)");
+    this.column = { query: this.room("query", picture.queries), key: this.width - this.room("key", picture.keys) };
+    this.draw("text", { x: this.column.query, y: 8, "text-anchor": "end", "font-size": 12, fill: theme.quiet }, "reads (query)");
+    this.draw("text", { x: this.column.key, y: 8, "font-size": 12, fill: theme.quiet }, "is read (key)");
     this.idle = this.draw("g", {});
-    this.drawAll();
+    const [drawn, all] = this.drawAll();
     this.near = this.draw("g", {});
     this.tokens = { query: this.write("query", picture.queries), key: this.write("key", picture.keys) };
-    this.note.textContent = `Strength of a line = weight ±${0.5 / SHADES}; under ${FAINTEST} not drawn.`;
+    const count = drawn < all ? `the ${drawn} strongest of ${all}` : `under ${FAINTEST} not drawn`;
+    this.note.textContent = `Strength of a line = that of its cell ±${0.5 / SHADES}; ${count}.`;
+  }
+
+  // px for a column: its longest name and the weights.
+  room(side, labels) {
+    const measure = widthIn(`${LARGEST_NAME}px ${this.theme.font}`), longest = Math.max(64, ...labels.map(([text]) => measure(text)));
+    return Math.min(this.width * SHARE[side], longest + NUMBER_ROOM + 4);
   }
 
   draw(tag, attributes, text, parent = this.svg) {
@@ -43,14 +50,20 @@ class Lines {
     return `M${a} ${from}C${a + bend} ${from} ${b - bend} ${to} ${b} ${to}`;
   }
 
-  // All lines of one weight, to two decimals, as one path: few elements, so that hovering stays fast.
+  // All lines of one strength, to two decimals, as one path: few elements, so that hovering stays fast. Of very many the
+  // strongest; returns how many are drawn and how many there are.
   drawAll() {
-    const { rows, cols, weights } = this.picture, paths = Array.from({ length: SHADES + 1 }, () => []);
-    for (let i = 0; i < rows * cols; i++) {
-      if (weights[i] < FAINTEST) continue;
-      paths[Math.min(SHADES, Math.round(weights[i] * SHADES))].push(this.curve(Math.floor(i / cols), i % cols));
+    const { rows, cols, strengths } = this.picture, paths = Array.from({ length: SHADES + 1 }, () => []);
+    const all = strengths.filter((strength) => strength >= FAINTEST).sort();
+    const least = Math.max(FAINTEST, all[all.length - MOST_LINES] ?? 0);
+    let drawn = 0;
+    for (let i = 0; i < rows * cols && drawn < MOST_LINES; i++) {
+      if (strengths[i] < least) continue;
+      drawn++;
+      paths[Math.min(SHADES, Math.round(strengths[i] * SHADES))].push(this.curve(Math.floor(i / cols), i % cols));
     }
     paths.forEach((curves, shade) => curves.length && this.stroke(this.idle, curves.join(""), shade / SHADES));
+    return [drawn, all.length];
   }
 
   stroke(group, d, strength) {
@@ -58,30 +71,31 @@ class Lines {
   }
 
   write(side, labels) {
-    const pitch = this.pitch[side], size = Math.max(8, Math.min(13, pitch * 0.72)), every = Math.ceil((size + 1) / pitch);
-    const measure = widthIn(`${size}px ${this.theme.font}`), room = this.width * SHARE - NUMBER_ROOM;
+    const pitch = this.pitch[side], size = Math.max(12, Math.min(LARGEST_NAME, pitch * 0.72)), every = Math.ceil((size - 0.5) / pitch);
+    const measure = widthIn(`${size}px ${this.theme.font}`), left = side === "query";
+    const wide = left ? this.column.query : this.width - this.column.key;
     return labels.map((label, i) => {
-      const left = side === "query";
       const text = this.draw("text", {
         x: this.column[side], y: this.y(side, i), "text-anchor": left ? "end" : "start", "dominant-baseline": "middle",
         "font-size": size, fill: this.theme.text, class: `token${label[2] ? " special" : ""}`, "data-side": side, "data-index": i,
-      }, fit(label[0], room, measure));
+      }, fit(label[0], wide - NUMBER_ROOM, measure));
       if (i % every) text.setAttribute("visibility", "hidden");
       this.draw("rect", {
-        x: left ? 0 : this.column.key - 6, y: this.y(side, i) - pitch / 2, width: this.width * SHARE + 6, height: pitch,
+        x: left ? 0 : this.column.key - 6, y: this.y(side, i) - pitch / 2, width: wide + 6, height: pitch,
         fill: "transparent", style: "cursor: pointer",
       }).onpointerenter = () => this.on.hover({ [side]: i });
       const pad = this.svg.lastChild;
       pad.onpointerleave = () => this.on.hover(null);
       pad.onclick = () => this.on.click({ [side]: i });
       Object.assign(pad.dataset, { side, index: i });
+      putSvg(pad, "title", {}, label[1] ? `${label[0]} (${label[1]})` : label[0]);
       return text;
     });
   }
 
   // Only the lines of the token or cell in focus, with the weights written beside the other ends.
   focus(spot, lock) {
-    const { rows, cols, weights } = this.picture;
+    const { rows, cols, weights, strengths } = this.picture;
     this.idle.setAttribute("opacity", spot ? 0.06 : 1);
     this.near.replaceChildren();
     for (const side of ["query", "key"]) {
@@ -96,10 +110,10 @@ class Lines {
     const byQuery = spot.query !== undefined;
     for (let i = 0; i < (byQuery ? cols : rows); i++) {
       const [q, k] = byQuery ? [spot.query, i] : [i, spot.key];
-      const weight = weights[q * cols + k], single = byQuery && spot.key !== undefined;
-      if (weight < FAINTEST || (single && k !== spot.key)) continue;
-      this.stroke(this.near, this.curve(q, k), weight);
-      if (this.pitch[byQuery ? "key" : "query"] >= 9) this.weigh(byQuery ? "key" : "query", i, weight);
+      const cell = q * cols + k, single = byQuery && spot.key !== undefined;
+      if (strengths[cell] < FAINTEST || (single && k !== spot.key)) continue;
+      this.stroke(this.near, this.curve(q, k), strengths[cell]);
+      if (this.pitch[byQuery ? "key" : "query"] >= 11) this.weigh(byQuery ? "key" : "query", i, weights[cell]);
     }
   }
 
@@ -107,7 +121,7 @@ class Lines {
     const x = side === "key" ? this.width - 2 : 2;
     this.draw("text", {
       x, y: this.y(side, index), "text-anchor": side === "key" ? "end" : "start", "dominant-baseline": "middle",
-      "font-size": Math.min(11, this.pitch[side] * 0.8), fill: this.theme.quiet, "font-variant-numeric": "tabular-nums", "pointer-events": "none",
+      "font-size": 12, fill: this.theme.quiet, "font-variant-numeric": "tabular-nums", "pointer-events": "none",
     }, weight.toFixed(2), this.near);
   }
 }

@@ -96,8 +96,7 @@ class Grid {
     const at = () => [Math.floor(index / this.block.heads), index % this.block.heads];
     button.onclick = () => this.on.pick(this, ...at());
     button.onpointerenter = () => this.on.enter(this, ...at(), button);
-    button.onfocus = () => button.matches(":focus-visible") && this.on.enter(this, ...at(), button);
-    button.onpointerleave = button.onblur = () => this.on.leave();
+    button.onpointerleave = () => this.on.leave();
     useKeys(button, arrows((rows, columns) => this.on.step(this, ...at(), rows, columns)));
   }
 

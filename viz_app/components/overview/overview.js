@@ -1,4 +1,7 @@
 // All heads at a glance. Hover names a head and enlarges it, a click or the arrow keys choose one.
+const GAP_TO_ZOOM = 6;      // px
+const STACKED = 700;        // px; in narrower windows the chosen head stands below
+
 class Overview extends Fitted {
   constructor(root) {
     super(root);
@@ -43,7 +46,7 @@ class Overview extends Fitted {
   // So much for one row of pictures that all blocks, stacked this high, fit the window beside the head.
   rowHeight(stacked) {
     const most = Math.max(...this.picture.blocks.map((block) => block.layers.length));
-    const chrome = window.innerWidth < 700 ? window.innerHeight - 260 : 230 + 64 * stacked;
+    const chrome = window.innerWidth < STACKED ? window.innerHeight - 260 : 230 + 64 * stacked;
     return Math.floor(Math.max(180, window.innerHeight - chrome) / (stacked * most));
   }
 
@@ -70,13 +73,12 @@ class Overview extends Fitted {
     this.placeZoom(button);
   }
 
-  // To the right of the hovered head where the window has room, else to its left.
+  // Under the hovered head or, where that does not fit, over it; never where the chosen one is shown, beside or below all heads.
   placeZoom(button) {
-    const box = this.root.getBoundingClientRect(), at = button.getBoundingClientRect();
-    const right = at.right + 10, fits = right + this.zoom.offsetWidth < window.innerWidth;
-    const left = fits ? right : Math.max(4, at.left - this.zoom.offsetWidth - 10);
-    const top = Math.min(at.top - 20, window.innerHeight - this.zoom.offsetHeight - 6);
-    this.zoom.style.left = `${left - box.left}px`;
+    const box = this.root.getBoundingClientRect(), at = button.getBoundingClientRect(), { offsetWidth, offsetHeight } = this.zoom;
+    const below = at.bottom + GAP_TO_ZOOM, end = window.innerWidth < STACKED ? Math.min(box.bottom, window.innerHeight) : window.innerHeight;
+    const top = below + offsetHeight <= end ? below : Math.max(0, at.top - GAP_TO_ZOOM - offsetHeight);
+    this.zoom.style.left = `${Math.max(0, Math.min(at.left - box.left, box.width - offsetWidth))}px`;
     this.zoom.style.top = `${top - box.top}px`;
   }
 
@@ -86,6 +88,7 @@ class Overview extends Fitted {
 
   // To the head so many rows below and columns to the right; false where there is none.
   step(grid, layer, head, rows, columns) {
+    this.leave();
     const next = this.neighbour(grid, layer + rows, head + columns);
     if (!next) return false;
     this.pick(...next);

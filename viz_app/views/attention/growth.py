@@ -9,6 +9,7 @@ from models.trace import AttentionSite
 from viz_app import checkpoints, words
 from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.look import look
+from viz_app.drawing.scale import Scale, sinks
 from viz_app.drawing.sites import blocked_bits
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
@@ -49,21 +50,23 @@ def choose(shown: CurrentRun) -> int | None:
     return step
 
 
-def download(now: Callable[[], CurrentRun], site: AttentionSite, head: int) -> None:
+def download(now: Callable[[], CurrentRun], site: AttentionSite, head: int, scale: Scale) -> None:
     """Offer this head over all snapshots as an animated picture, where there are any."""
     if not now().scope.snapshots:
         return
     st.download_button(
-        "This head through training, animated GIF", lambda: _animation(now(), site.name, head),
+        "This head through training, animated GIF", lambda: _animation(now(), site.name, head, scale),
         f"{words.file_name(site, head)}.training.gif", "image/gif", key="download growth", on_click="ignore",
         icon=":material/download:",
     )
 
 
-def _animation(shown: CurrentRun, name: str, head: int) -> bytes:
+def _animation(shown: CurrentRun, name: str, head: int, scale: Scale) -> bytes:
     frames, trace, site = [], shown.trace, shown.trace.attention[name]
+    hidden = sinks(trace.axes(site)[1])
     for step in shown.scope.snapshots:
         snapshot = cache.snapshot_trace(shown.scope, step, trace)
-        frames.append(growth_files.Frame(step, snapshot.attention[name].weights(head).numpy()))
+        weights = snapshot.attention[name].weights(head).numpy()
+        frames.append(growth_files.Frame(step, scale.strengths(weights, hidden)))
     title = words.head_title(site, head, shown.terms)
-    return growth_files.head_gif(frames, *axes_labels(trace, site), blocked_bits(site).numpy(), title)
+    return growth_files.head_gif(frames, *axes_labels(trace, site), blocked_bits(site).numpy(), title, scale.key(hidden))

@@ -23,10 +23,10 @@ LEAST_LOSS = 5e-5          # a record has four decimals, and 0 is on no log axis
 
 @dataclass(frozen=True)
 class Frame:
-    """One head at one training step, float (query, key)."""
+    """One head at one training step: how strongly each weight is drawn, float (query, key)."""
 
     step: int
-    weights: np.ndarray
+    strengths: np.ndarray
 
 
 def loss_curve(curve: Sequence[dict[str, float]], step: int, accent: str, quiet: str) -> alt.LayerChart:
@@ -72,10 +72,13 @@ def two_losses(record: Mapping[str, Any], dropout: float) -> str:
     return said
 
 
-def head_gif(frames: Sequence[Frame], queries: Sequence[Label], keys: Sequence[Label], blocked: np.ndarray, title: str) -> bytes:
-    """One head through training as an animated GIF: a frame a snapshot, tokens on both axes, masked cells hatched."""
+def head_gif(
+    frames: Sequence[Frame], queries: Sequence[Label], keys: Sequence[Label], blocked: np.ndarray, title: str, unit: str
+) -> bytes:
+    """One head through training as an animated GIF: a frame a snapshot, tokens on both axes, masked cells hatched. `unit` says what
+    the strongest colour stands for."""
     cell = max(4, min(_CELL, _CELL * _LONGEST_PICTURE // max(len(queries), len(keys))))
-    pictures = [_picture(frame, queries, keys, blocked, title, cell) for frame in frames]
+    pictures = [_picture(frame, queries, keys, blocked, title, cell, unit) for frame in frames]
     out = io.BytesIO()
     durations = [FRAME_MS] * (len(pictures) - 1) + [LAST_FRAME_MS]
     pictures[0].save(out, "GIF", save_all=True, append_images=pictures[1:], duration=durations, loop=0)
@@ -83,9 +86,9 @@ def head_gif(frames: Sequence[Frame], queries: Sequence[Label], keys: Sequence[L
 
 
 def _picture(
-    frame: Frame, queries: Sequence[Label], keys: Sequence[Label], blocked: np.ndarray, title: str, cell: int
+    frame: Frame, queries: Sequence[Label], keys: Sequence[Label], blocked: np.ndarray, title: str, cell: int, unit: str
 ) -> Image.Image:
-    rows, columns = frame.weights.shape
+    rows, columns = frame.strengths.shape
     font, bold = _font(_FONT), _font(_FONT + 3)
     wide = max(_LEFT + columns * cell + 60, 30 + int(font.getlength(title)), 520)
     picture = Image.new("RGB", (wide, _TOP + rows * cell + 50), PAPER)
@@ -94,28 +97,28 @@ def _picture(
     pen.text((12, 34), title, TEXT, font)
     for q in range(rows):
         for k in range(columns):
-            _draw_cell(pen, _LEFT + k * cell, _TOP + q * cell, cell, frame.weights[q, k], bool(blocked[q, k]))
+            _draw_cell(pen, _LEFT + k * cell, _TOP + q * cell, cell, frame.strengths[q, k], bool(blocked[q, k]))
     if cell >= 10:
         for q, label in enumerate(queries):
             pen.text((_LEFT - 6, _TOP + (q + 0.5) * cell), shortened(label.text, _LONGEST_LABEL), TEXT, font, anchor="rm")
         for k, label in enumerate(keys):
             _slanted(picture, shortened(label.text, _LONGEST_LABEL), (_LEFT + int((k + 0.5) * cell), _TOP - 4), font)
-    _draw_scale(pen, _LEFT, _TOP + rows * cell + 16, font)
+    _draw_scale(pen, _LEFT, _TOP + rows * cell + 16, font, unit)
     return picture
 
 
-def _draw_cell(pen: ImageDraw.ImageDraw, x: int, y: int, size: int, weight: float, masked: bool) -> None:
+def _draw_cell(pen: ImageDraw.ImageDraw, x: int, y: int, size: int, strength: float, masked: bool) -> None:
     box = (x, y, x + size - 1, y + size - 1)
-    pen.rectangle(box, fill=PAPER if masked else ramp(float(weight)), outline="#d3d9e6")
+    pen.rectangle(box, fill=PAPER if masked else ramp(float(strength)), outline="#d3d9e6")
     if masked:
         pen.line((x + 2, y + size - 3, x + size - 3, y + 2), fill=HATCH)
 
 
-def _draw_scale(pen: ImageDraw.ImageDraw, x: int, y: int, font: Any) -> None:
+def _draw_scale(pen: ImageDraw.ImageDraw, x: int, y: int, font: Any, unit: str) -> None:
     for i in range(100):
         pen.line((x + i, y, x + i, y + 10), fill=ramp(i / 99))
     pen.text((x - 6, y + 5), "0", TEXT, font, anchor="rm")
-    pen.text((x + 106, y + 5), "1  attention weight; rows read, columns are read", TEXT, font, anchor="lm")
+    pen.text((x + 106, y + 5), f"{unit}; rows read, columns are read", TEXT, font, anchor="lm")
 
 
 def _slanted(picture: Image.Image, text: str, foot: tuple[int, int], font: Any) -> None:

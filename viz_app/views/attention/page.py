@@ -13,7 +13,7 @@ from viz_app.drawing.labels import writes
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.attention import growth
+from viz_app.views.attention import controls, growth
 from viz_app.views.attention.no_attention import no_attention
 from viz_app.views.attention.payloads import Choices, at_step, compared, payloads
 from viz_app.views.inside import similarity
@@ -39,16 +39,16 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
             name = choose_similarity(shown)
     run = compared(shown, step, name)
     site, focus = url_state.focus(run.trace)
-    choices = Choices(step, name, focus)
+    choices = Choices(step, name, focus, controls.tile(), controls.scale())
     drawn = payloads(shown, choices)
     with strip:
         plain(drawn["written"], key="written")
     note_similarity(drawn)
-    all_heads, one_head = st.columns([1, 2.3], gap="medium")
+    all_heads, one_head = st.columns([1, 2.9], gap="medium")
     with all_heads:
         overview(drawn["overview"], url_state.pick)
     with one_head:
-        head(drawn["head"], url_state.lock)
+        head(drawn["head"], url_state.lock, controls.choose_scale, controls.choose_tile)
         explained, checked = st.columns([1.2, 1], gap="medium")
         with explained, st.container(key="explanation"):
             place = words.place(site, focus.head)
@@ -58,6 +58,6 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         with checked:
             ui.checks_panel(drawn["checks"], similarity.trained(at_step(shown, step), name))
         session = live.session()
-        ui.downloads(lambda: compared(session.shown, step, name).trace, site, focus.head, terms)
-        growth.download(lambda: session.shown, site, focus.head)
+        ui.downloads(lambda: compared(session.shown, step, name).trace, site, focus.head, terms, choices.scale)
+        growth.download(lambda: session.shown, site, focus.head, choices.scale)
     return partial(payloads, choices=choices)

@@ -1,27 +1,31 @@
 """What the page Attention shows of a run: all heads, one head, the notes on training and similarity, and the checks."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from models.analysis.checks import check_site
 from viz_app import words
 from viz_app.drawing.head import head
 from viz_app.drawing.notes import answered, checked, small_print, strip
 from viz_app.drawing.overview import overview
+from viz_app.drawing.scale import Scale
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.url_state import Focus
+from viz_app.views.attention.controls import Tile
 from viz_app.views.inside import similarity
 
 
 @dataclass(frozen=True)
 class Choices:
     """What is chosen on the page: a step of the training, None for the last; a similarity instead of the model's own, or "";
-    the head and its locked token."""
+    the head and its locked token; the part of a long text, None for all of it; how strongly weights are drawn."""
 
     step: int | None
     similarity: str
     focus: Focus
+    tile: Tile = None
+    scale: Scale = field(default_factory=Scale)
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
@@ -36,7 +40,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         "written": strip(trace, run.terms, run.stale, (f"{whose}{label}", output)),
         **learned, **similarity.note(own, run_shown, focus.site, focus.head, choices.similarity),
         "overview": overview(trace, run.terms, focus.site, focus.head),
-        "head": head(trace, site, focus.head, run.terms, focus.lock),
+        "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
         "checks": checked(check_site(site)),
     }
 

@@ -1,0 +1,64 @@
+"""How strongly a weight is drawn, and which keys can be left out; the drawings to take away follow."""
+
+import math
+
+import numpy as np
+import pytest
+from drawn import Drawing, letters, mixed, rgb
+
+from models.tokenizers.base import Encoding
+from models.trace import Trace
+from viz_app.drawing import export
+from viz_app.drawing.scale import NAMES, Scale, sinks
+
+WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.0, 0.01, 0.04], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], np.float32)
+SITE = "decoder.layers.1.cross_attn"
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return letters().run("abcde", "edc")
+
+
+@pytest.mark.parametrize(("scale", "expected"), [
+    (Scale(), WEIGHTS),
+    (Scale("row"), [[1, 0.5, 0.5], [0, 0.25, 1], [0, 0, 0], [1, 0, 0]]),
+    (Scale("root"), [[math.sqrt(0.5), 0.5, 0.5], [0, 0.1, 0.2], [0, 0, 0], [1, 0, 0]]),
+    (Scale("weight", True), [[0, 0.25, 0.25], [0, 0.01, 0.04], [0, 0, 0], [0, 0, 0]]),
+    (Scale("row", True), [[0, 1, 1], [0, 0.25, 1], [0, 0, 0], [0, 0, 0]]),
+    (Scale("root", True), [[0, 0.5, 0.5], [0, 0.1, 0.2], [0, 0, 0], [0, 0, 0]]),
+])  # fmt: skip
+def test_a_weight_is_drawn_as_its_scale_says(scale: Scale, expected: list) -> None:
+    before = WEIGHTS.copy()
+    np.testing.assert_allclose(scale.strengths(WEIGHTS, [0]), expected, atol=1e-7)
+    np.testing.assert_array_equal(WEIGHTS, before)
+    assert np.isfinite(scale.strengths(WEIGHTS)).all()
+
+
+def test_the_start_and_the_end_can_be_left_out_and_nothing_else() -> None:
+    row = Encoding("a", (1, 4, 3, 0, 2), ("<s>", "a", "<unk>", "<pad>", "</s>"), (None, (0, 1), None, None, None))
+    assert sinks(row) == [0, 4]
+    typed = Encoding("ab", (1, 2), ("<s>", "</s>"), ((0, 1), (1, 2)))      # in the text itself
+    assert sinks(typed) == []
+
+
+def test_the_key_says_what_is_drawn_and_what_is_not() -> None:
+    assert {name: Scale(name).key([0]) for name in NAMES} == NAMES
+    assert Scale("row", True).key([0]) == "the largest attention weight of its row; [start] and [end] left out"
+    assert Scale("row", True).key([]) == "the largest attention weight of its row"      # there is nothing to leave out
+
+
+@pytest.mark.parametrize("scale", [Scale("row"), Scale("root"), Scale("root", True)])
+def test_the_svg_is_drawn_on_the_same_scale(trace: Trace, scale: Scale) -> None:
+    site = trace.attention[SITE]
+    drawing = Drawing(export.head_svg(trace, site, 1, "What it is", scale))
+    weights = site.weights(1).numpy()
+    for i, (box, said) in enumerate(drawing.titled()):
+        q, k = divmod(i, 6)
+        assert np.float32(said) == weights[q, k]        # the number stays what it is
+        if scale.hides_sinks and k == 5:
+            assert box.get("fill") == "#d3d9e6"
+            continue
+        strength = weights[q, k] / weights[q].max() if scale.name == "row" else math.sqrt(weights[q, k])
+        assert np.abs(rgb(box.get("fill")) - mixed(float(strength), "#ffffff", "#1b3fae")).max() <= 1
+    assert drawing.said(f"{scale.key([5])}; rows read (query), columns are read (key); hatched = masked") is not None

@@ -1,0 +1,32 @@
+"""What is chosen in the pictures of the page Attention: how strongly weights are drawn, and which part of a long text."""
+
+from viz_app.drawing.scale import NAMES, WEIGHT, Scale
+from viz_app.session import url_state
+from viz_app.session.parameters import Choice, Switch, Text
+
+SCALE, HIDES = Choice("strength", WEIGHT, is_step=False, options=tuple(NAMES)), Switch("hide-sinks")
+TILE = Text("tile", is_step=True, pattern=r"[0-9]{1,5}\.[0-9]{1,5}|")     # a query and a key, or the whole text
+
+Tile = tuple[int, int] | None
+
+
+def scale() -> Scale:
+    """How strongly weights are drawn."""
+    return Scale(url_state.get(SCALE), url_state.get(HIDES))
+
+
+def choose_scale(name: str, hides_sinks: bool) -> None:
+    """Draw weights on the scale of this name, with [start] and [end] or without."""
+    url_state.keep(SCALE, SCALE.from_url([name]))
+    url_state.keep(HIDES, hides_sinks)
+
+
+def tile() -> Tile:
+    """The query and the key whose neighbourhood is shown of a long text, None for all of it."""
+    places = url_state.get(TILE)
+    return tuple(map(int, places.split("."))) if places else None
+
+
+def choose_tile(places: Tile) -> None:
+    """Show the exact weights round this query and key, or (None) the whole text."""
+    url_state.keep(TILE, "" if places is None else TILE.from_url([f"{places[0]}.{places[1]}"]))
