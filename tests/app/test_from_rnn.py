@@ -157,9 +157,9 @@ def test_the_colour_scale_is_said_and_right(shipped, scale):
     tops = [float(arrays[f"map{i}"].max()) for i in range(4)]
     for one, own in zip(header["maps"], tops, strict=True):
         assert one["largest"] == pytest.approx(max(tops) if scale == "one" else own)
-        assert one["log"] == (scale != "linear")
+        assert one["scale"] == {"root": "root", "linear": "linear"}.get(scale, "log")
         assert one["least"] == pytest.approx(one["largest"] / 1000)
-    assert draw.SCALES[scale].lower() in header["title"]
+    assert draw.SCALES[scale][0][1:] in header["title"]
 
 
 def test_an_unknown_scale_is_refused(shipped):

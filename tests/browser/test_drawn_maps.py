@@ -22,7 +22,7 @@ from stage import (
     weight_colour,
 )  # fmt: skip
 
-from viz_app.drawing.payload import pack
+from viz_app.drawing.payload import pack, unpack
 
 ROWS, COLS = 5, 7
 LEFT, TOP, RIGHT, BOTTOM = 76, 74, 24, 44
@@ -48,9 +48,9 @@ def maps_payload(bars: bool = True, **changes: Any) -> tuple[bytes, dict[str, np
     arrays["map0"][2, 2] = 0.0004  # under the least of the scale
     arrays["map1"][3, 1] = 0
     maps = [
-        {"title": "One", "note": "Note of one", "array": "map0", "log": True, "least": 0.0025, "largest": 2.5,
+        {"title": "One", "note": "Note of one", "array": "map0", "scale": "log", "least": 0.0025, "largest": 2.5,
          "none": "it cannot reach", "says": "log scale; hatched = 0"},
-        {"title": "Two", "note": "Note of two", "array": "map1", "log": False, "least": 0.0, "largest": 0.8, "none": "",
+        {"title": "Two", "note": "Note of two", "array": "map1", "scale": "linear", "least": 0.0, "largest": 0.8, "none": "",
          "says": "linear scale"},
     ]  # fmt: skip
     header = {
@@ -85,6 +85,21 @@ def to(stage: Stage, at: dict[str, float], n: int, row: float, col: float) -> No
 def colour_of(value: float, n: int) -> str:
     share = math.log(max(value, 0.0025) / 0.0025) / math.log(1000) if n == 0 else value / 0.8
     return weight_colour(min(1.0, max(0.0, share)))
+
+
+def test_under_a_root_a_hundredth_is_a_tenth_of_the_way_to_the_accent(stage: Stage) -> None:
+    data, arrays = maps_payload(bars=False)
+    header, _ = unpack(data)
+    del header["arrays"]
+    arrays["map1"][:] = 0.8 * np.float32(0.01)
+    arrays["map1"][0, 0], arrays["map1"][1, 1] = 0.8, 0.2
+    maps = [header["maps"][0], {**header["maps"][1], "scale": "root"}]
+    stage.mount("maps", 900).show(pack({**header, "maps": maps}, **arrays))
+    at = {name: float(stage.data(".maps")[name]) for name in ("side", "tall")}
+    pixels = stage.pixels(".cells", 1)
+    for (row, col), share in (((0, 0), 1.0), ((1, 1), 0.5), ((2, 3), 0.1)):
+        seen = pixels.within(LEFT + col * at["side"] + 3, TOP + row * at["tall"] + 3, at["side"] - 6, at["tall"] - 6)
+        assert seen == {weight_colour(share)}
 
 
 def test_each_map_shows_its_own_numbers_on_its_own_scale(stage: Stage) -> None:
@@ -219,7 +234,7 @@ def test_cells_are_as_large_as_the_room_allows(stage: Stage) -> None:
 
 
 def _header() -> dict[str, Any]:
-    one = {"title": "One", "note": "", "array": "map0", "log": False, "least": 0.0, "largest": 1.0, "none": "", "says": ""}
+    one = {"title": "One", "note": "", "array": "map0", "scale": "linear", "least": 0.0, "largest": 1.0, "none": "", "says": ""}
     return {"title": "t", "file": "f", "rowAxis": "r", "colAxis": "c", "maps": [one]}
 
 
@@ -419,7 +434,7 @@ def test_the_maps_as_a_file(stage: Stage) -> None:
         "title": "One",
         "note": note,
         "array": "map0",
-        "log": False,
+        "scale": "linear",
         "least": 0.0,
         "largest": 2.5,
         "none": "",

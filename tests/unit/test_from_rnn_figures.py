@@ -46,28 +46,50 @@ def layer(kind: str, top: float = 1.0, width: int = 3, depth: int = 2) -> Reach:
 # what reaches what
 
 
-@pytest.mark.parametrize(("scale", "largest", "log"), [
-    ("one", [2.0, 2.0, 2.0], True), ("own", [0.5, 2.0, 1.0], True), ("linear", [0.5, 2.0, 1.0], False),
+@pytest.mark.parametrize(("scale", "largest", "drawn"), [
+    ("one", [2.0, 2.0, 2.0], "log"), ("own", [0.5, 2.0, 1.0], "log"), ("linear", [0.5, 2.0, 1.0], "linear"),
+    ("root", [0.5, 2.0, 1.0], "root"),
 ])  # fmt: skip
-def test_the_maps_of_influence(scale: str, largest: list[float], log: bool) -> None:
+def test_the_maps_of_influence(scale: str, largest: list[float], drawn: str) -> None:
     named = [maps.Named(layer(RNN, 0.5), "its weights"), maps.Named(layer(CNN, 2.0), "random"),
              maps.Named(layer(SELF_ATTENTION), "own")]  # fmt: skip
     header, arrays = unpack(maps.influence(named, SOURCE, scale))
     del header["arrays"]
     shown = [["a", "", False], ["b", "", False], ["c", "", False], END]
     scale_name = {"one": "log, one scale for all", "own": "log, each from its own largest"}
-    scale_name["linear"] = "linear, each from its own largest"
+    scale_name |= {"linear": "linear, each from its own largest", "root": "√, each from its own largest"}
     titles = [("RNN", "its weights"), ("CNN, width 3, 2 layers", "random"), ("Self-attention", "own")]
     assert header == {
         "title": f"How strongly each output answers to each input token ({scale_name[scale]})", "file": "what-reaches-what",
         "rowAxis": "output y_i", "colAxis": "input x_j", "rows": shown, "cols": shown,
-        "maps": [{"title": title, "note": note, "array": f"map{i}", "log": log, "least": pytest.approx(largest[i] / 1000),
+        "maps": [{"title": title, "array": f"map{i}", "scale": drawn,
+                  "note": f"{note}. White: a way, but under 0.1 % of {largest[i]:.2g} comes through (0 of 10 pairs)",
+                  "least": pytest.approx(largest[i] / 1000),
                   "largest": largest[i], "none": "nothing arrives",
-                  "says": f"‖∂y_i/∂x_j‖, {'log' if log else 'linear'} scale; hatched = 0"}
+                  "says": f"‖∂y_i/∂x_j‖, {'√' if drawn == 'root' else drawn} scale; hatched = 0: no way"}
                  for i, (title, note) in enumerate(titles)],
     }  # fmt: skip
     for i, one in enumerate(named):
         np.testing.assert_array_equal(arrays[f"map{i}"], one.reach.norms.numpy())
+
+
+def test_white_is_counted_where_a_way_leads_and_next_to_nothing_comes() -> None:
+    rnn = layer(RNN, 4.0)
+    rnn.norms[2, 0], rnn.norms[3, 0], rnn.norms[3, 1] = 0.0039, 0.0, 0.0041       # one more is 0 without a way
+    for scale, others, count in (("root", 4.0, 2), ("one", 5.0, 3)):
+        named = [maps.Named(rnn, "w"), maps.Named(layer(SELF_ATTENTION, others), "own")]
+        note = unpack(maps.influence(named, SOURCE, scale))[0]["maps"][0]["note"]
+        assert note == f"w. White: a way, but under 0.1 % of {max(others, 4.0) if scale == 'one' else 4.0:.2g} comes through " \
+            f"({count} of 10 pairs)"
+
+
+def test_the_default_scale_shows_the_fade_of_a_recurrence_and_what_self_attention_passes_on() -> None:
+    """By the component's own formula: a tenfold fade spans a good part of the colours, and a hundredth is well off white."""
+    assert next(iter(maps.SCALES)) == "root"
+    share = {"root": lambda v: v**0.5, "log": lambda v: 1 + math.log10(max(v, 1e-3)) / 3}
+    spans = {name: share[name](1.0) - share[name](0.1) for name in share}
+    assert spans["root"] > 0.6 > 2 * spans["log"] - 0.1
+    assert share["root"](0.01) == pytest.approx(0.1)
 
 
 def test_one_layer_is_not_layers() -> None:
@@ -197,7 +219,8 @@ def test_two_alignments_and_what_parts_them() -> None:
             ["d → [end]", "reading d, writing [end]; [end]: special token </s>", False],
         ],
         "cols": [["a", "", False], ["b", "", False], ["c", "", False], END],
-        "maps": [{"title": one.title, "note": one.note, "array": f"map{i}", "log": False, "least": 0.0, "largest": 1.0, "none": "",
+        "maps": [{"title": one.title, "note": one.note, "array": f"map{i}", "scale": "linear", "least": 0.0, "largest": 1.0,
+                  "none": "",
                   "says": "attention weight, one scale"} for i, one in enumerate(two())],
         "bars": {"title": "How far apart the two rows are", "array": "bars", "bars": True, "largest": 1.0, "none": "",
                  "says": "bit", "note": header["bars"]["note"]},

@@ -93,8 +93,8 @@ class Maps {
     this.legend(context, view.part, ROOM.top + rows.length * tall + 12);
   }
 
-  code({ least, largest, log }, value) {
-    const share = log ? Math.log(Math.max(value, least) / least) / Math.log(largest / least) : value / largest;
+  code({ least, largest, scale }, value) {
+    const share = SHARES[scale](value, least, largest);
     return FIRST + Math.round((LAST - FIRST) * Math.min(1, Math.max(0, share)));
   }
 
@@ -138,7 +138,7 @@ class Maps {
     context.strokeStyle = theme.line;
     context.strokeRect(x, y, wide, 9);
     Object.assign(context, { font: `11px ${theme.font}`, fillStyle: theme.text, textBaseline: "middle", textAlign: "right" });
-    context.fillText(part.log ? `≤ ${brief(part.least)}` : "0", x - 4, y + 5);
+    context.fillText(part.scale === "log" ? `≤ ${brief(part.least)}` : "0", x - 4, y + 5);
     context.textAlign = "left";
     context.fillText(brief(part.largest), x + wide + 4, y + 5);
     context.fillStyle = theme.quiet;
@@ -225,6 +225,13 @@ class Maps {
     saveCanvas(whole, this.picture.title, this.picture.file, this.theme);
   }
 }
+
+// How far up the colour map a value stands, from 0 at white to 1 at the largest.
+const SHARES = {
+  linear: (value, least, largest) => value / largest,
+  root: (value, least, largest) => Math.sqrt(value / largest),
+  log: (value, least, largest) => Math.log(Math.max(value, least) / least) / Math.log(largest / least),
+};
 
 const brief = (value) => (value === 0 ? "0" : Math.abs(value) >= 0.01 && Math.abs(value) < 1000 ? String(Number(value.toPrecision(3))) : value.toExponential(1));
 const named = ([text, note], i) => `${i + 1} ${text}${note ? ` (${note})` : ""}`;

@@ -13,9 +13,12 @@ from models.tokenizers.base import Encoding
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.payload import pack
 
-DECADES = 3     # powers of ten on the log scale
+FAINTEST = 1e-3     # of the scale's largest: what is less is all but white on every scale, and the foot of the log one
+# how it is chosen → (what it is called, how the component maps a value to a colour). The first is the default: under a root the
+# thousandfold fade of a recurrence is seen from end to end, and what a self-attention passes on faintly is not lost in white
 SCALES = {
-    "one": "Log, one scale for all", "own": "Log, each from its own largest", "linear": "Linear, each from its own largest",
+    "root": ("√, each from its own largest", "root"), "linear": ("Linear, each from its own largest", "linear"),
+    "own": ("Log, each from its own largest", "log"), "one": ("Log, one scale for all", "log"),
 }
 
 
@@ -34,6 +37,7 @@ def influence(layers: Sequence[Named], source: Encoding, scale: str) -> bytes:
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
     tokens = [label.as_json() for label in labels(source)]
+    name, drawn = SCALES[scale]
     largest = [float(layer.reach.norms.max()) for layer in layers]
     shared = max(largest)
     arrays, maps = {}, []
@@ -41,15 +45,21 @@ def influence(layers: Sequence[Named], source: Encoding, scale: str) -> bytes:
         top = shared if scale == "one" else own
         arrays[f"map{i}"] = layer.reach.norms.numpy()
         maps.append({
-            "title": _title(layer.reach), "note": layer.weights, "array": f"map{i}", "log": scale != "linear",
-            "least": top * 10.0**-DECADES, "largest": top, "none": "nothing arrives",
-            "says": f"‖∂y_i/∂x_j‖, {'linear' if scale == 'linear' else 'log'} scale; hatched = 0",
+            "title": _title(layer.reach), "note": f"{layer.weights}. {_white(layer.reach, top)}", "array": f"map{i}",
+            "scale": drawn, "least": top * FAINTEST, "largest": top, "none": "nothing arrives",
+            "says": f"‖∂y_i/∂x_j‖, {'√' if drawn == 'root' else drawn} scale; hatched = 0: no way",
         })  # fmt: skip
     header = {
-        "title": f"How strongly each output answers to each input token ({SCALES[scale].lower()})", "file": "what-reaches-what",
+        "title": f"How strongly each output answers to each input token ({name[0].lower()}{name[1:]})", "file": "what-reaches-what",
         "rowAxis": "output y_i", "colAxis": "input x_j", "rows": tokens, "cols": tokens, "maps": maps,
     }  # fmt: skip
     return pack(header, **arrays)
+
+
+def _white(reach: Reach, top: float) -> str:
+    """What white means in this picture, and in how many cells of those that can be reached."""
+    faint = int((reach.reaches & (reach.norms < FAINTEST * top)).sum())
+    return f"White: a way, but under {100 * FAINTEST:g} % of {top:.2g} comes through ({faint} of {int(reach.reaches.sum())} pairs)"
 
 
 def _title(reach: Reach) -> str:
@@ -71,7 +81,7 @@ class Aligned:
 def alignments(pair: Sequence[Aligned], source: Encoding, target: Encoding) -> bytes:
     """Two alignments on one scale from 0 to 1, and their Jensen–Shannon divergence at every step."""
     maps: list[dict[str, Any]] = [
-        {"title": one.title, "note": one.note, "array": f"map{i}", "log": False, "least": 0.0, "largest": 1.0, "none": "",
+        {"title": one.title, "note": one.note, "array": f"map{i}", "scale": "linear", "least": 0.0, "largest": 1.0, "none": "",
          "says": "attention weight, one scale"}
         for i, one in enumerate(pair)
     ]  # fmt: skip

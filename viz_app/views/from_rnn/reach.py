@@ -16,14 +16,14 @@ from viz_app.views.from_rnn import maps as draw
 from viz_app.views.from_rnn import text as say
 from viz_app.views.from_rnn.parts import layers
 
-SCALE = Choice("from-rnn-scale", "one", options=tuple(draw.SCALES))
+SCALE = Choice("from-rnn-scale", "root", options=tuple(draw.SCALES))
 
 
 def reach(shown: CurrentRun) -> None:
     """Draw the section."""
     there = layers(shown)
     scale = st.segmented_control(
-        "Colour scale", list(draw.SCALES), required=True, format_func=draw.SCALES.get, **bound(SCALE, get(SCALE)),
+        "Colour scale", list(draw.SCALES), required=True, format_func=lambda one: draw.SCALES[one][0], **bound(SCALE, get(SCALE)),
     )
     if there is None:
         return
