@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from models.architectures.base import check_fields
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF, EncoderDecoder
 from models.layers import masks
-from models.layers.attention import Cache, MultiHeadAttention
+from models.layers.attention import MultiHeadAttention
+from models.layers.cache import Cache
 from models.layers.masks import Mask, Masks, SiteKind
 from models.layers.sublayers import Sublayer
 from models.trace import tap
@@ -89,14 +90,14 @@ class AttentionOnly(EncoderDecoder):
         last = _sublayer(self.decoder.cross_attn, self.decoder.cross, "resid_mid")
         return (*self.encoder.sublayers, *self.decoder.sublayers, last)
 
-    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
+    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0) -> Masks:
         """As in the Transformer; a side without self-attention has no mask for it."""
         source_padding, m = masks.padding(source, self.config.pad_id), target.shape[1]
-        cross = {"cross": Mask([source_padding])}
+        cross = {"cross": Mask([source_padding], start)}
         if not self.config.n_self_layers:
             return cross
-        target_layers = [masks.padding(target, self.config.pad_id), masks.look_ahead(m, m, target.device)]
-        return {"encoder_self": Mask([source_padding]), "decoder_self": Mask(target_layers), **cross}
+        target_layers = [masks.padding(target, self.config.pad_id), masks.look_ahead(m - start, m, target.device)]
+        return {"encoder_self": Mask([source_padding]), "decoder_self": Mask(target_layers, start), **cross}
 
     def encode(self, source: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_model"]:
         """X, after its self-attention if there is any."""

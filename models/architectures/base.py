@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.layers.attention import Cache
+from models.layers.cache import Cache
 from models.layers.masks import Masks, SiteKind
 from models.layers.positions import Positions
 from models.layers.sublayers import Sublayer
@@ -82,8 +82,8 @@ class Architecture(nn.Module):
         """The row on `writes` before a token is written, where `given` is what was asked: a source, or the text so far."""
         raise NotImplementedError
 
-    def written_masks(self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"]) -> Masks:
-        """The masks of a run that has come to `row`."""
+    def written_masks(self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0) -> Masks:
+        """The masks of a run that has come to `row`; on the stream it writes, of the queries from position `start` on."""
         raise NotImplementedError
 
     def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> Tensor | None:
@@ -120,7 +120,7 @@ class Architecture(nn.Module):
             position = self.positions(n, start)
             tap(stack, "position", position[None], stream, "d_model", f"{self.config.positions} position vectors")
             x = x + position
-        return self.dropout(x)
+        return self.dropout(x) if self.training else x   # torch's own costs as much as a LayerNorm even then
 
     def readout(self, x: Float[Tensor, "*places d_model"]) -> Float[Tensor, "*places vocab"]:
         """The logits that the model's own output path makes of its stream `writes`; asked of a layer that is not the last, what it

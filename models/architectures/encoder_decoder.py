@@ -14,7 +14,8 @@ CROSS = SiteKind("cross", "decoder", "cross", "target", "source")
 
 
 class EncoderDecoder(Architecture):
-    """Subclasses make `encoder` and `decoder`; they define `masks`, `encode` and `decode`."""
+    """Subclasses make `encoder` and `decoder`; they define `masks`, of the target's queries
+    from a position on if asked, `encode` and `decode`."""
 
     fields = (Field("source", "source", ends=True), Field("target", "target", optional=True, begins=True))
     streams = ("source", "target")
@@ -31,9 +32,9 @@ class EncoderDecoder(Architecture):
         """<s> for each source."""
         return torch.full((len(given), 1), self.config.start_id, device=given.device)
 
-    def written_masks(self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"]) -> Masks:
-        """The masks of a source and so much of a target."""
-        return self.masks(given, row)
+    def written_masks(self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0) -> Masks:
+        """The masks of a source and so much of a target, of the target's queries from position `start` on."""
+        return self.masks(given, row, start)
 
     def longest(self, n_given: int) -> int:
         """Twice the source and 20, within n_ctx."""

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from models.architectures.base import Architecture, Field, check_fields
 from models.layers import masks
-from models.layers.attention import Cache
 from models.layers.blocks import NORMAL_STD, SelfLayer, Stack
+from models.layers.cache import Cache
 from models.layers.masks import Mask, MaskLayer, Masks, SiteKind
 from models.layers.sublayers import Sublayer
 from models.trace.edits import MaskChange, ready_made
@@ -89,20 +89,20 @@ class GPT(Architecture):
 
     def masks(self, text: Int[Tensor, "batch n"]) -> Masks:
         """Padding and look-ahead; the window, where there is one."""
-        n = text.shape[1]
-        layers = [masks.padding(text, self.config.pad_id), masks.look_ahead(n, n, text.device)]
-        if k := self.config.window:
-            window = MaskChange(ready="window", k=k)      # named and drawn as the one that a person can put on
-            layers.append(MaskLayer(window.ready_name, ready_made(window.ready, k, n, n)[None, None].to(text.device)))
-        return {SELF.name: Mask(layers)}
+        return self.written_masks(text, text)
 
     def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch n"]:
         """The text so far: what is written goes on behind it."""
         return given
 
-    def written_masks(self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"]) -> Masks:
+    def written_masks(self, given: Int[Tensor, "batch n"], row: Int[Tensor, "batch m"], start: int = 0) -> Masks:
         """The masks of the row alone; what was given is its beginning."""
-        return self.masks(row)
+        m = row.shape[1]
+        layers = [masks.padding(row, self.config.pad_id), masks.look_ahead(m - start, m, row.device)]
+        if k := self.config.window:
+            window = MaskChange(ready="window", k=k)      # named and drawn as the one that a person can put on
+            layers.append(MaskLayer(window.ready_name, ready_made(window.ready, k, m, m)[None, None, start:].to(row.device)))
+        return {SELF.name: Mask(layers, start)}
 
     def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> None:
         """Nothing: there is no source."""

@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from models.architectures.base import check_fields
 from models.architectures.encoder_decoder import EncoderDecoder
 from models.layers import masks
-from models.layers.attention import Cache
+from models.layers.cache import Cache
 from models.layers.masks import Mask, Masks, SiteKind
 from models.layers.similarity import LearnedSimilarity, masked_softmax
 from models.trace import current, tap
@@ -186,9 +186,9 @@ class Seq2Seq(EncoderDecoder):
         self.decoder = Decoder(config)
         self._set_paths()
 
-    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
+    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0) -> Masks:
         """Padding for the alignment; nothing without one. A recurrence sees no later token, so needs no look-ahead mask."""
-        return {"cross": Mask([masks.padding(source, self.config.pad_id)])} if self.config.attention != "none" else {}
+        return {"cross": Mask([masks.padding(source, self.config.pad_id)], start)} if self.config.attention != "none" else {}
 
     def encode(self, source: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_memory"]:
         """The encoder's states. No mask reaches a recurrence: padding ends it (`Encoder.forward`)."""

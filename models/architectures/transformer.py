@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from models.architectures.base import check_fields
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF, EncoderDecoder
 from models.layers import masks
-from models.layers.attention import Cache
 from models.layers.blocks import NORMAL_STD, CrossLayer, SelfLayer, Stack
+from models.layers.cache import Cache
 from models.layers.masks import Mask, Masks
 from models.layers.sublayers import Sublayer
 
@@ -73,15 +73,15 @@ class Transformer(EncoderDecoder):
     def last_norm(self) -> nn.Module:
         return self.decoder.last_norm
 
-    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"]) -> Masks:
+    def masks(self, source: Int[Tensor, "batch n"], target: Int[Tensor, "batch m"], start: int = 0) -> Masks:
         """Padding for every key, look-ahead for the decoder's self-attention."""
         source_padding = masks.padding(source, self.config.pad_id)
         target_padding = masks.padding(target, self.config.pad_id)
         m = target.shape[1]
         return {
             "encoder_self": Mask([source_padding]),
-            "decoder_self": Mask([target_padding, masks.look_ahead(m, m, target.device)]),
-            "cross": Mask([source_padding]),
+            "decoder_self": Mask([target_padding, masks.look_ahead(m - start, m, target.device)], start),
+            "cross": Mask([source_padding], start),
         }
 
     def encode(self, source: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_model"]:

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from models.architectures import Model
-from models.layers.attention import Cache
+from models.layers.cache import Cache
 from models.trace.edits import Edits, editing
 
 Forced = Sequence[int] | Mapping[int, int]      # the first tokens of a run, or position (from 0) → token
@@ -48,9 +48,8 @@ class Incremental:
         """The same after each position of `row` that is new since the last call.
 
         A <pad> that the model wrote is not read either."""
-        start, written = self.n_cached, {kind.name for kind in self.model.kinds if kind.query_stream == self.model.writes}
-        whole = self.model.written_masks(self.given, row)
-        masks = {name: mask.since(start) if name in written else mask for name, mask in whole.items()}
+        start = self.n_cached
+        masks = self.model.written_masks(self.given, row, start)
         with editing(self.edits):
             logits = self.model.decode(row[:, start:], self.memory, masks, self.cache, start)
         self.n_cached = 0 if self.cache is None else row.shape[1]

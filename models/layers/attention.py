@@ -5,9 +5,11 @@ Tests hold one against the other.
 """
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from models.layers.cache import Cache
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import LearnedSimilarity
 from models.trace import current
@@ -18,44 +20,6 @@ from models.trace.edits import edited
 def weighted_sum(weights: Float[Tensor, "*b query key"], v: Float[Tensor, "*b key d_head"]) -> Tensor:
     """Each query's mixture of the values."""
     return weights @ v
-
-
-class Cache:
-    """What one decoding run keeps of its past, by the path of the module that made it: keys and values, or an RNN's state.
-    Every tensor has its batch first."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, tuple[Tensor, ...]] = {}
-        self._growing: set[str] = set()      # what is kept there has a place for every target position
-
-    def __contains__(self, path: str) -> bool:
-        return path in self._kept
-
-    def get(self, path: str) -> tuple[Tensor, ...]:
-        return self._kept[path]
-
-    def put(self, path: str, *tensors: Tensor) -> None:
-        """Keep these instead of what was kept there before."""
-        self._kept[path] = tensors
-
-    def append(self, path: str, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the new positions' keys and values; returns all of them, (batch, head, key, d_head)."""
-        if path in self._kept:
-            old_k, old_v = self._kept[path]
-            k, v = torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2)
-        self._kept[path] = (k, v)
-        self._growing.add(path)
-        return k, v
-
-    def cut(self, n: int) -> None:
-        """Forget the keys and values of all target positions but the first n; a recurrent state has no way back."""
-        for path in self._growing:
-            k, v = self._kept[path]
-            self._kept[path] = (k[:, :, :n], v[:, :, :n])
-
-    def reorder(self, rows: Tensor) -> None:
-        """Keep these batch rows, in this order (beam search)."""
-        self._kept = {path: tuple(t[rows] for t in tensors) for path, tensors in self._kept.items()}
 
 
 class MultiHeadAttention(nn.Module):
@@ -92,8 +56,7 @@ class MultiHeadAttention(nn.Module):
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
         """Queries from x, keys and values from memory (x itself in self-attention)."""
-        q = self._split(self.W_Q(x))                                     # (batch, head, query, d_head)
-        k, v = self._keys_values(memory, cache)                          # (batch, head, key, d_head)
+        q, k, v = self._projected(x, memory, cache)                      # (batch, head, query or key, d_head)
         mask = edited(mask, self.kind.name, self.path, self.n_heads, q.shape[2], k.shape[2], q.device)
         out = self.similarity.attend(q, k, v, mask.blocking)             # (batch, head, query, d_head)
         joined = out.transpose(1, 2).flatten(2)                          # (batch, query, d_model)
@@ -103,18 +66,22 @@ class MultiHeadAttention(nn.Module):
             recording.tap(self.path, "attn_out", attn_out, self.kind.query_stream, "d_model", "Concat(head_out)·W_O")
         return self.W_O(joined)
 
-    def _keys_values(self, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
-        crosses = self.kind.role == "cross"
-        if cache is not None and crosses and self.path in cache:
-            k, v = cache.get(self.path)
-            return k, v
-        k, v = self._split(self.W_K(memory)), self._split(self.W_V(memory))
+    def _projected(self, x: Tensor, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor, Tensor]:
+        """q of the new positions, k and v of all: from the cache, what a run has of them already."""
         if cache is None:
-            return k, v
-        if not crosses:
-            return cache.append(self.path, k, v)
-        cache.put(self.path, k, v)
-        return k, v
+            return self._split(self.W_Q(x)), self._split(self.W_K(memory)), self._split(self.W_V(memory))
+        if self.kind.role == "cross":
+            if self.path not in cache:
+                cache.put(self.path, self._split(self.W_K(memory)), self._split(self.W_V(memory)))
+            return self._split(self.W_Q(x)), *cache.get(self.path)
+        together = F.linear(x, *cache.of_weights(self.path, self._side_by_side))       # a step of one token is all overhead
+        q, k, v = together.view(*x.shape[:2], 3, self.n_heads, self.d_head).permute(2, 0, 3, 1, 4)
+        return q, *cache.append(self.path, k, v)
+
+    def _side_by_side(self) -> tuple[Tensor, Tensor]:
+        """W_Q, W_K and W_V as one matrix, with its bias."""
+        layers = (self.W_Q, self.W_K, self.W_V)
+        return torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
 
     def _split(self, x: Tensor) -> Tensor:
         batch, n, _ = x.shape

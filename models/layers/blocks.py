@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from models.layers.attention import Cache, MultiHeadAttention
+from models.layers.attention import MultiHeadAttention
+from models.layers.cache import Cache
 from models.layers.masks import Mask, SiteKind
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from models.trace import current, tap

@@ -81,11 +81,6 @@ class Mask:
             layer.name for layer in self.layers if not _cut(layer.allowed, batch, head, n_query, n_key)[query, key]
         ]
 
-    def since(self, start: int) -> "Mask":
-        """The rows of the queries from position `start` on; a layer that is the same for all queries has one row, which stays."""
-        layers = ((layer.name, layer.allowed) for layer in self.layers)
-        return Mask((MaskLayer(name, a[:, :, start:] if a.shape[2] > 1 else a) for name, a in layers), start) if start else self
-
     def row(self, batch: int, n_query: int, n_key: int) -> "Mask":
         """The mask of one batch row for its first queries and keys, on the CPU; the batch axis stays, of size 1."""
         return Mask((
@@ -106,13 +101,13 @@ def _cut(allowed: Tensor, batch: int, head: int | None, n_query: int, n_key: int
 
 def padding(ids: Int[Tensor, "batch key"], pad_id: int) -> MaskLayer:
     """No query may see a padding token."""
-    return MaskLayer(PADDING, (ids != pad_id)[:, None, None, :])
+    return MaskLayer(PADDING, (ids != pad_id).view(len(ids), 1, 1, -1))
 
 
 def look_ahead(n_query: int, n_key: int, device: torch.device | None = None) -> MaskLayer:
     """Query i sees keys 0 … i, counted from the end when keys come from a cache (Vaswani et al. 2017, §3.2.3)."""
     ones = torch.ones(n_query, n_key, dtype=torch.bool, device=device)
-    return MaskLayer(LOOK_AHEAD, ones.tril(n_key - n_query)[None, None])
+    return MaskLayer(LOOK_AHEAD, ones.tril_(n_key - n_query).view(1, 1, n_query, n_key))
 
 
 def in_order(rank: Int[Tensor, "batch n"], *, itself: bool) -> MaskLayer:

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from small import BATCH, D_HEAD, N_HEADS, N_SOURCE, N_TARGET
 
 from models.architectures.encoder_decoder import CROSS, ENCODER_SELF
-from models.layers.attention import Cache, MultiHeadAttention, weighted_sum
+from models.layers.attention import MultiHeadAttention, weighted_sum
+from models.layers.cache import Cache
 from models.layers.masks import Mask, MaskLayer
 from models.layers.similarity import masked_softmax, scaled_dot
 from models.trace import record
@@ -109,6 +110,43 @@ def test_cache_grows_by_the_new_positions_and_follows_a_reordering():
     cache.reorder(torch.tensor([1, 1, 0]))
     assert torch.equal(cache.get("a")[0], k[[1, 1, 0]])
     assert "b" not in cache
+
+
+def test_cache_goes_on_where_it_was_cut_and_leaves_what_it_gave_when_it_outgrows_its_room():
+    cache, positions = Cache(), torch.randn(2, 3, 101, 7)
+    cache.append("a", positions[:, :, :5], -positions[:, :, :5])
+    cache.append("a", torch.randn(2, 3, 2, 7), torch.randn(2, 3, 2, 7))
+    cache.cut(5)
+    given = []
+    for n in range(5, 101):
+        k, v = cache.append("a", positions[:, :, n : n + 1], -positions[:, :, n : n + 1])
+        assert k.shape == v.shape == (2, 3, n + 1, 7)
+        given.append((k, v))
+    for n, (k, v) in zip(range(5, 101), given, strict=True):
+        assert torch.equal(k, positions[:, :, : n + 1])
+        assert torch.equal(v, -k)
+
+
+def test_what_a_run_works_out_of_the_weights_is_made_once_and_not_reordered():
+    cache, calls = Cache(), []
+    for _ in range(2):
+        made = cache.of_weights("a", lambda: calls.append(1) or (torch.arange(5),))
+        assert torch.equal(made[0], torch.arange(5))
+        cache.reorder(torch.tensor([1, 0]))
+    assert calls == [1]
+
+
+def test_side_by_side_in_a_run_q_k_and_v_are_what_each_matrix_gives():
+    attention = MultiHeadAttention(N_HEADS * D_HEAD, N_HEADS, ENCODER_SELF).eval()
+    for layer in (attention.W_Q, attention.W_K, attention.W_V):
+        torch.nn.init.normal_(layer.bias)
+    x = torch.randn(2, 7, N_HEADS * D_HEAD)
+    with record() as alone, torch.no_grad():
+        whole = attention(x, x, Mask())
+    with record() as cached, torch.no_grad():
+        torch.testing.assert_close(attention(x, x, Mask(), Cache()), whole)
+    for part in ("q", "k", "v"):
+        torch.testing.assert_close(getattr(cached.attention["attention"], part), getattr(alone.attention["attention"], part))
 
 
 @pytest.mark.parametrize("n_heads", [4, 0, -3])

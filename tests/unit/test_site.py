@@ -1,12 +1,13 @@
 """What a site gives on demand: one head, some rows, named terms, keys shared by groups of heads; each by a second route."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
 from drawn import letters
-from small import D_HEAD, N_HEADS, padded_ids, random_model
+from small import D_HEAD, N_HEADS, padded_ids, random_attention_only, random_gpt, random_model, random_seq2seq
 
 from models.analysis import checks
 from models.layers.masks import Mask, MaskLayer, look_ahead
@@ -139,10 +140,25 @@ def test_what_a_site_is_stands_in_its_role():
     }
 
 
-def test_a_masks_rows_from_a_position_on_keep_their_place():
-    mask = Mask([look_ahead(5, 5), MaskLayer("for all", torch.ones(1, 1, 1, 5, dtype=torch.bool))])
-    later = mask.since(3)
-    assert (mask.since(0) is mask, later.start) == (True, 3)
-    assert torch.equal(later.layers[0].allowed[0, 0], torch.ones(5, 5, dtype=torch.bool).tril()[3:])
-    assert later.layers[1].allowed.shape == (1, 1, 1, 5)
-    assert (later.without("for all").start, later.with_layer(mask.layers[1]).start, later.row(0, 2, 5).start) == (3, 3, 3)
+@pytest.mark.parametrize("start", [0, 3, 6])
+@pytest.mark.parametrize("make", [
+    random_model, random_attention_only, random_seq2seq, random_gpt, partial(random_gpt, window=2),
+])
+def test_the_masks_of_a_run_from_a_position_on_are_the_rows_of_the_whole(make, start):
+    model, (given, row) = make(), padded_ids()
+    row = row[:, :7]
+    whole, later = model.written_masks(given, row), model.written_masks(given, row, start)
+    written = {kind.name for kind in model.kinds if kind.query_stream == model.writes}
+    for name in written:
+        n_key = 7 if model.continues or name == "decoder_self" else given.shape[1]
+        assert (whole[name].start, later[name].start) == (0, start)
+        assert [layer.name for layer in later[name].layers] == [layer.name for layer in whole[name].layers]
+        for batch in (0, 1):
+            rows = later[name].expanded(batch, 0, 7 - start, n_key)
+            assert torch.equal(rows, whole[name].expanded(batch, 0, 7, n_key)[start:])
+    assert written
+
+
+def test_a_mask_that_is_changed_keeps_its_first_position():
+    mask = Mask([look_ahead(2, 5), MaskLayer("for all", torch.ones(1, 1, 1, 5, dtype=torch.bool))], start=3)
+    assert (mask.without("for all").start, mask.with_layer(mask.layers[1]).start, mask.row(0, 2, 5).start) == (3, 3, 3)
