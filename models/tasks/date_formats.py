@@ -17,7 +17,7 @@ import hashlib
 import string
 from dataclasses import dataclass
 from datetime import date
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from random import Random
 
 FIRST_DATE, LAST_DATE = date(1950, 1, 1), date(2049, 12, 31)
@@ -305,9 +305,14 @@ def training_examples(seed: int, step: int, n: int) -> list[DateExample]:
 
 def held_out_examples(seed: int, n: int) -> list[DateExample]:
     """`n` examples on held-out dates, no source twice."""
+    return list(_held_out_examples(seed, n))
+
+
+@lru_cache(maxsize=8)     # a run validates on the same ones again and again
+def _held_out_examples(seed: int, n: int) -> tuple[DateExample, ...]:
     rng = Random(f"held out {seed}")
     found: dict[str, DateExample] = {}
     while len(found) < n:
         example = write(rng, _random_date(rng, held_out=True))
         found.setdefault(example.source, example)
-    return list(found.values())
+    return tuple(found.values())

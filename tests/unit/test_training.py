@@ -1,15 +1,12 @@
-"""The paper's schedule, learning, and runs that are killed, interrupted, resumed or shared by two processes."""
+"""The paper's schedule, learning, and runs that are stopped and go on."""
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
-from random import SystemRandom
 
 import pytest
 import torch
 from small import Reversal, reversal_trainer
+from small_runs import RUN, assert_same_run, run
 from torch import nn
 
 from models.checkpoint import CheckpointError, load_checkpoint, snapshots
@@ -17,41 +14,6 @@ from models.tasks.base import DataError
 from models.training.evaluation import score
 from models.training.recipe import Recipe, scheduled_rate, snapshot_steps
 from models.training.trainer import join_processes
-
-
-def run(folder: Path, **changes) -> list[float]:
-    return [record.loss for record in reversal_trainer(folder, **changes).train()]
-
-
-def state(folder: Path) -> dict:
-    return torch.load(folder / "state.pt", weights_only=True)
-
-
-def flat(value, path: str = "") -> dict:
-    """A nested state as path → leaf."""
-    if isinstance(value, (dict, list, tuple)):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        return {k: v for name, part in items for k, v in flat(part, f"{path}/{name}").items()}
-    return {path: value}
-
-
-def assert_same_run(a: Path, b: Path) -> None:
-    """The two folders hold the same run, bit by bit."""
-    one, other = flat(state(a)), flat(state(b))
-    assert one.keys() == other.keys()
-    assert any("exp_avg_sq" in name for name in one)
-    for name, value in one.items():
-        if isinstance(value, torch.Tensor):
-            assert torch.equal(value, other[name]), name
-        elif name != "/seconds":
-            assert value == other[name], name
-    assert (a / "model.safetensors").read_bytes() == (b / "model.safetensors").read_bytes()
-    records = [json.loads((folder / "training.json").read_text()) | {"training_seconds": 0} for folder in (a, b)]
-    assert records[0] == records[1]
-    assert snapshots(a) == snapshots(b)
-    for step in snapshots(a):
-        name = f"snapshots/{step:06d}.safetensors"
-        assert (a / name).read_bytes() == (b / name).read_bytes()
 
 
 @pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (64, 1)])
@@ -182,9 +144,6 @@ def test_validation_is_of_the_weights_that_are_saved(tmp_path):
     assert results[6]["exact match"] == score(model, trainer.task.tokenizer, cases, "exact match")
 
 
-RUN = {"steps": 13, "dropout": 0.3, "save_every": 1, "validate_every": 5, "snapshots": True, "average_last": 0.5}
-
-
 @pytest.mark.parametrize("stop_at", [4, 9])
 def test_a_resumed_run_is_an_uninterrupted_one_bit_by_bit(tmp_path, stop_at):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
@@ -198,54 +157,6 @@ def test_a_resumed_run_is_an_uninterrupted_one_bit_by_bit(tmp_path, stop_at):
     assert second.resume() == stop_at
     assert [record.loss for record in second.train()] == losses[stop_at:]
     assert_same_run(whole, cut)
-
-
-KILLED = """
-import os, random, signal, sys, time
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
-from small import reversal_trainer
-
-folder, settings, delays = Path(sys.argv[1]), eval(sys.argv[2]), eval(sys.argv[3])
-
-def train():
-    trainer = reversal_trainer(folder, **settings)
-    if (folder / "state.pt").exists():
-        trainer.resume()
-    (folder / "started").touch()
-    for record in trainer.train():
-        pass
-
-folder.mkdir()
-for delay in [*delays, None]:            # fork: torch is imported once
-    (folder / "started").unlink(missing_ok=True)
-    if not (child := os.fork()):
-        try:
-            train()
-        finally:
-            os._exit(0)
-    while delay is not None and not (folder / "started").exists():
-        time.sleep(0.001)
-    if delay is not None:
-        time.sleep(delay)
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    print("killed" if os.WIFSIGNALED(status) else "ended", flush=True)
-"""
-
-
-def test_kill_9_at_random_moments_then_resume(tmp_path):
-    """Killed five times, in the middle of steps and of files, the run ends as if left alone."""
-    settings = RUN | {"steps": 59, "d_ff": 1009}
-    delays = [round(SystemRandom().uniform(0.01, 0.5), 3) for _ in range(5)]
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "cut"), repr(settings), repr(delays)]
-    environment = os.environ | {"PYTHONPATH": ":".join(sys.path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.stdout.split()[-1:] == ["ended"], done.stderr
-    assert "killed" in done.stdout
-    run(tmp_path / "whole", **settings)
-    assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
 def test_a_file_that_a_killed_run_left_half_written_is_no_obstacle(tmp_path):
@@ -342,46 +253,6 @@ def test_a_batch_smaller_than_the_number_of_processes(tmp_path):
     assert loss == 0
     assert tokens > 1
     assert all(p.grad.abs().max() == 0 for p in trainer.model.parameters())
-
-
-TWO = """
-import json, sys
-from pathlib import Path
-import torch
-torch.set_num_threads(1)
-from models.training.trainer import join_processes
-from small import Reversal, reversal_trainer
-
-rank = join_processes(torch.device("cpu"))
-for batch_size in (1, 17):
-    trainer = reversal_trainer(Path(sys.argv[1]) / str(batch_size), Reversal(batch_size), save_every=1, snapshots=True)
-    records = [(r.loss, r.tokens) for r in trainer.train()]
-    Path(sys.argv[1], f"{batch_size}-{rank}.json").write_text(json.dumps(records))
-torch.distributed.destroy_process_group()
-"""
-
-
-def test_two_processes_are_one_with_the_combined_batch(tmp_path):
-    """torchrun, gloo, two processes on the CPU: same data order, same losses, same weights, within float tolerance."""
-    script = tmp_path / "two.py"
-    script.write_text(TWO)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, tmp_path]
-    environment = os.environ | {"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([str(part) for part in command], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    for batch_size in (1, 17):
-        alone = reversal_trainer(tmp_path / f"alone-{batch_size}", Reversal(batch_size), save_every=1, snapshots=True)
-        losses, tokens = zip(*[(r.loss, r.tokens) for r in alone.train()], strict=True)
-        for rank in (0, 1):
-            records = json.loads((tmp_path / f"{batch_size}-{rank}.json").read_text())
-            assert [r[0] for r in records] == pytest.approx(losses, rel=1e-4)   # sums in another order
-            assert [r[1] for r in records] == list(tokens)
-        shared = state(tmp_path / str(batch_size))
-        for name, value in alone.model.state_dict().items():
-            if not name.endswith("W_K.bias"):   # its gradient is 0 but for rounding, which Adam blows up to whole steps
-                torch.testing.assert_close(shared["model"][name], value, rtol=1e-3, atol=2e-4)
-        assert snapshots(tmp_path / str(batch_size)) == snapshots(tmp_path / f"alone-{batch_size}")
-        assert load_checkpoint(tmp_path / str(batch_size)).training["processes"] == 2
 
 
 def test_each_process_on_a_machine_takes_its_own_gpu(monkeypatch):

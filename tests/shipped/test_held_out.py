@@ -1,0 +1,61 @@
+"""What the shipped translators were not trained on says nothing that they were, by another normaliser than the product's."""
+
+import re
+
+import pytest
+from test_shipped import TATOEBA, wants
+
+from models.tasks.pair_files import read_pairs
+from models.tasks.split import split_of
+from models.tasks.translation import TranslationTask
+
+LONG_FORMS = [
+    (r"\bcan'?t\b|\bcannot\b", "can not"), (r"\bwon'?t\b", "will not"), (r"\bshan'?t\b", "shall not"), (r"n't\b", " not"),
+    (r"'m\b", " am"), (r"'re\b", " are"), (r"'ve\b", " have"), (r"'ll\b", " will"), (r"\blet's\b", "let us"),
+]  # fmt: skip
+
+
+def readings(text: str) -> set[str]:
+    """Every way to write out the text's contractions, without signs: 's is "is" or "has" or the genitive, 'd "would" or "had"."""
+    text = text.lower().replace("’", "'").replace("n't've", " not have")
+    for pattern, whole in LONG_FORMS:
+        text = re.sub(pattern, whole, text)
+    texts = {text}
+    for short, whole in (("'s", (" is", " has", "s")), ("'d", (" would", " had"))):
+        texts = {re.sub(rf"{short}\b", w, t) for t in texts for w in whole}
+    return {" ".join(re.findall(r"[^\W_]+", t)) for t in texts}
+
+
+@pytest.fixture(scope="module")
+def tatoeba() -> TranslationTask:
+    wants(TATOEBA, "the translators'")
+    return TranslationTask(TATOEBA)
+
+
+@pytest.fixture(scope="module")
+def said(tatoeba) -> dict[str, set[str]]:
+    """Set → all that its sources can be read as."""
+    sources = {name: {source for source, _ in tatoeba._split[name]} for name in ("train", "validation", "test")}
+    return {name: {reading for source in texts for reading in readings(source)} for name, texts in sources.items()}
+
+
+def test_no_held_out_source_of_the_real_file_says_what_one_trained_on_says(tatoeba, said):
+    """By a second route: contractions written out in every reading, where the product clips the long forms."""
+    assert len(tatoeba.held_out()) == 1872
+    assert not said["train"] & said["test"]
+    assert not said["train"] & said["validation"]
+    assert not said["test"] & said["validation"]
+
+
+def test_what_is_left_out_of_the_real_file_is_counted_and_training_is_what_it_was(tatoeba, said):
+    data = tatoeba.data()
+    everything = read_pairs(TATOEBA)
+    set_of = {source: split_of(source) for source in {source for source, _ in everything}}
+    trained = [pair for pair in everything if set_of[pair[0]] == "train"]
+    assert tatoeba._split["train"] == trained   # what the shipped translators were trained on
+    assert data["pairs"]["train"] == len(trained) == 138_751
+    assert data["left out"] == len(everything) - sum(data["pairs"].values()) > 0
+    held_out = {source for name in ("test", "validation") for source, _ in tatoeba._split[name]}
+    left = {source for source, name in set_of.items() if name != "train"} - held_out
+    assert {"He's a DJ.", "I cannot accept this gift.", "I'm ready.", "Stop that!"} <= left
+    assert sum(bool(readings(source) & said["train"]) for source in left) > 0.95 * len(left)   # the rest: odd readings
