@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from models import weights
-from models.architectures import ARCHITECTURES, Model, name_of
+from models.architectures import ARCHITECTURES, Config, Model, name_of
 from models.architectures.base import check_types
 from models.errors import CheckpointError
-from models.tokenizers.base import END, PAD, SPECIALS, START, Tokenizer
+from models.tokenizers.base import Tokenizer
 from models.training.scores import at_snapshot
 from models.training_record import check_record
 
@@ -136,6 +136,8 @@ def _open(folder: Path, snapshot: int | None, claimed: dict[str, str] | None = N
         raise CheckpointError(
             f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model's vocab_size is {blank.config.vocab_size}"
         )
+    with _named(folder / CONFIG):
+        _check_special_tokens(blank.config, tokenizer)
     with _named(path):
         model, step = weights.read(contents[path], blank)
     if snapshot is not None:
@@ -218,10 +220,13 @@ def _blank(folder: Path, content: bytes) -> Model:
         _, read = ARCHITECTURES[architecture]
         check_types(read, config)
         config = read(**config)
-        for name, own in (("pad_id", PAD), ("start_id", START), ("end_id", END)):
-            if getattr(config, name) != own:
-                raise ValueError(f"{name} must be {own}, the tokenizer's {SPECIALS[own]}, not {getattr(config, name)}")
         return weights.blank(config)
+
+
+def _check_special_tokens(config: Config, tokenizer: Tokenizer) -> None:
+    for name, i in tokenizer.special_ids.items():
+        if getattr(config, f"{name}_id", i) != i:
+            raise ValueError(f"{name}_id must be {i}, the tokenizer's {tokenizer.token(i)}, not {getattr(config, f'{name}_id')}")
 
 
 def _tokenizer(folder: Path, content: bytes) -> Tokenizer:

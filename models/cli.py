@@ -3,19 +3,22 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
 from models import evaluate_command, train_command
 from models.checkpoint import CheckpointError, seal
-from models.scope import InputError, chosen_device, folder_of, load
+from models.devices import chosen_device
+from models.scope import InputError, folder_of, load
 from models.tasks import DataError
+from models.trace import Trace
+from models.trace.outputs import ClassProbabilities
 from models.training.recipes import PLANS
 
 PAIRS = {"nargs": "+", "metavar": "FILE"}
 TWO_WAYS = "a tab-separated file, or two that agree line by line; .gz too"
-TEXTS = "files of text, tables (.tsv) by their first column (language)"
+TEXTS = "files of text, tables (.tsv) by their first column (language, mlm); question, context and answer, tabs between (span)"
 EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError, ValueError)
 
 
@@ -53,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train a model on a task")
     train.add_argument("task", choices=list(PLANS))
     kinds = sorted({model for plans in PLANS.values() for model in plans})
-    train.add_argument("--model", choices=kinds, help="what to train (the first that the task has: transformer, gpt)")
+    train.add_argument("--model", choices=kinds, help="what to train (the first that the task has)")
     train.add_argument("--data", type=Path, **PAIRS, help=f"the sentence pairs: {TWO_WAYS} (translation); {TEXTS}")
     train.add_argument("--valid", type=Path, **PAIRS, help="pairs to validate on, instead of 1 %% of --data")
     train.add_argument("--test", type=Path, **PAIRS, help="pairs to score at the end, instead of 2 %% of --data")
@@ -65,9 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     train_command.add_settings(train)
     train.set_defaults(run=train_command.train)
 
-    decode = commands.add_parser("decode", help="print what a checkpoint writes for a text")
+    decode = commands.add_parser("decode", help="print what a checkpoint writes for a text, or answers")
     decode.add_argument("checkpoint")
-    decode.add_argument("text")
+    decode.add_argument("text", nargs="+", help="a text; of a model that is asked several, all: a question and its text")
     decode.add_argument("--how", choices=["greedy", "beam", "sample"], default="greedy")
     decode.add_argument("--seed", type=int, default=1, help="of --how sample")
     decode.set_defaults(run=_decode)
@@ -104,9 +107,25 @@ def _no_app(options: argparse.Namespace) -> int:
 
 
 def _decode(options: argparse.Namespace) -> int:
+    scope = load(options.checkpoint, device=chosen_device(options.device))
+    if not scope.model.can_write:
+        print("\n".join(_answers(scope.run(*options.text))))
+        return 0
+    if len(options.text) > 1:
+        raise ValueError(f"{scope.name} goes on from one text, not from {len(options.text)}")
     settings = {"seed": options.seed} if options.how == "sample" else {}
-    print(load(options.checkpoint, device=chosen_device(options.device)).write(options.text, options.how, **settings).text)
+    print(scope.write(options.text[0], options.how, **settings).text)
     return 0
+
+
+def _answers(trace: Trace) -> Iterator[str]:
+    """What a model that does not write says: its answer's text, and of each class how probable it is."""
+    classes = {name: output for name, output in trace.outputs.items() if isinstance(output, ClassProbabilities)}
+    if len(classes) < len(trace.outputs):
+        yield trace.output
+    for name, output in classes.items():
+        each = zip(output.names, output.probabilities.tolist(), strict=True)
+        yield f"{name}: " + ", ".join(f"{one} {100 * p:.1f} %" for one, p in each)
 
 
 def _seal(options: argparse.Namespace) -> int:

@@ -11,11 +11,14 @@ import torch
 from tqdm import tqdm
 
 from models.checkpoint import add_to_record
-from models.scope import Scope, chosen_device, load
+from models.devices import chosen_device
+from models.scope import Scope, load
 from models.tasks import open_task
 from models.tasks.base import Case, Task
 from models.tasks.language import LanguageTask, Passage
+from models.tasks.masked import MaskedTask
 from models.tasks.pair_files import as_paths, fingerprint, read_pairs
+from models.tasks.questions import SpanTask
 from models.tasks.text_files import DOCUMENTS
 from models.tasks.translation import TranslationTask, as_cases
 from models.training.evaluation import METRICS, by_length, hypotheses, signature
@@ -26,6 +29,10 @@ def record_score(task: Task, out: Path, device: torch.device) -> None:
     """Score the checkpoint as it lies on the disk on the whole test split, and add that to its record."""
     if task.metric == PERPLEXITY:
         _predict(task, load(out, device=device), record=True)
+        print(f"checkpoint in {out}")
+        return
+    if task.metric not in METRICS:
+        _measure(task, load(out, device=device), record=True)
         print(f"checkpoint in {out}")
         return
     cases = task.held_out()
@@ -65,6 +72,36 @@ def _predict(task: LanguageTask, scope: Scope, limit: int | None = None, *, reco
         add_to_record(scope.path, **_likelihoods(scope, measured | counted, len(passages)))
 
 
+def _measure(task: MaskedTask | SpanTask, scope: Scope, limit: int | None = None, *, record: bool = False, of: str = "") -> None:
+    """Print how well a model that does not write answers held-out cases; add it to the record if asked."""
+    found, n = _measured_by(task, scope, limit, of)
+    for name, value in found.items():
+        print(f"{name:32} {value:10,.3f}")
+    print(f"over {n:,} held-out cases")
+    if record:
+        add_to_record(scope.path, **_scores(scope, task.metric, found, n))
+
+
+def _measured_by(task: MaskedTask | SpanTask, scope: Scope, limit: int | None, of: str = "") -> tuple[dict[str, float], int]:
+    """The task's own measures, with a bar, and over how many cases."""
+    n_cases = 0
+    with tqdm(unit="case", leave=False, desc=of or None) as bar:
+
+        def show(done: int, total: int) -> None:
+            nonlocal n_cases
+            bar.total, n_cases = total, total
+            bar.update(done - bar.n)
+
+        found = task.measured(scope.model, limit, progress=show)
+    return found, n_cases
+
+
+def _scores(scope: Scope, metric: str, found: Mapping[str, float], n_cases: int) -> dict[str, Any]:
+    """Measures as a record holds them: the task's own first."""
+    scores = {f"held-out {metric}" if name == metric else name: round(value, 4) for name, value in found.items()}
+    return {"scores": scores | {"cases": n_cases}, "measured_on": scope.weights_digest}
+
+
 def _likelihoods(scope: Scope, measured: Mapping[str, float], n_passages: int) -> dict[str, Any]:
     """What was measured as a record holds it: the perplexity first."""
     names = {PERPLEXITY: f"held-out {PERPLEXITY}"}
@@ -91,6 +128,8 @@ def evaluate(options: argparse.Namespace) -> int:
         raise ValueError("--record is for the score over all cases, not for one with a --limit")
     if scope.task == LanguageTask.name:
         return _evaluate_text(scope, options)
+    if scope.task in (MaskedTask.name, SpanTask.name):
+        return _evaluate_answers(scope, options)
     metric, cases = _cases(options, scope)
     if options.snapshots:
         return _evaluate_snapshots(scope, metric, cases, options)
@@ -126,6 +165,28 @@ def _evaluate_text(scope: Scope, options: argparse.Namespace) -> int:
         print(f"step {step:6,}: " + ", ".join(f"{name} {value:.3f}" for name, value in measured.items()), flush=True)
         if options.record:
             every[str(step)] = _likelihoods(then, measured, len(passages))
+            add_to_record(scope.path, snapshot_scores=every)
+    return 0
+
+
+def _evaluate_answers(scope: Scope, options: argparse.Namespace) -> int:
+    """What a model that does not write answers, of the finished weights or of each snapshot."""
+    if options.test or options.by_length:
+        raise ValueError("--test and --by-length are for a model that writes")
+    task = open_task(scope.task, options.data, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx)
+    if task.data() != scope.training.get("data"):
+        _note("this is not the data the checkpoint was trained on")
+    if not options.snapshots:
+        _measure(task, scope, options.limit, record=options.record)
+        return 0
+    _check_snapshots(scope)
+    every = {}
+    for step in scope.snapshots:
+        snapshot = load(scope.path, device=scope.device, snapshot=step)
+        found, n = _measured_by(task, snapshot, options.limit, f"step {step:,}")
+        print(f"step {step:6,}: " + ", ".join(f"{name} {value:.3f}" for name, value in found.items()), flush=True)
+        if options.record:
+            every[str(step)] = _scores(snapshot, task.metric, found, n)
             add_to_record(scope.path, snapshot_scores=every)
     return 0
 

@@ -1,6 +1,5 @@
 """A loaded checkpoint, ready to be looked through: `models.load(name).run(text)` gives a Trace."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -10,29 +9,23 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
+from models import asked as reading
 from models import decoding
 from models.architectures import Config, Model, build, name_of
-from models.architectures.base import Field
+from models.architectures.base import NEXT_TOKEN, Answers
+from models.asked import InputError, Texts, Value
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, snapshots
+from models.devices import chosen_device
 from models.fingerprint import fingerprint, weights_digest
-from models.tokenizers.base import PAD, SPECIALS, Encoding, Tokenizer, joined
+from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, finish, record
 from models.trace.edits import Edits, editing
-from models.trace.outputs import NextToken
 from models.training.scores import of_weights, unmeasured
 
+__all__ = ["InputError", "Scope", "Texts", "Written", "folder_of", "load", "shipped", "shipped_folder"]
+
 _PACKAGE = Path(__file__).parent
-Texts = Sequence[str | Encoding | None]     # the model's fields, in their order; the last ones may be left out
-
-
-class InputError(ValueError):
-    """A text the model cannot read, and in which of its fields."""
-
-    def __init__(self, message: str, field: str) -> None:
-        super().__init__(message)
-        self.field = field
 
 
 def shipped_folder() -> Path:
@@ -44,29 +37,6 @@ def shipped_folder() -> Path:
 def shipped() -> list[str]:
     """Names of the shipped checkpoints."""
     return sorted(p.parent.name for p in shipped_folder().glob("*/config.json"))
-
-
-def default_device() -> torch.device:
-    """What the environment variable ATTNSCOPE_DEVICE says, else CUDA, then MPS, then the CPU."""
-    if named := os.environ.get("ATTNSCOPE_DEVICE"):
-        return named_device(named)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-
-
-def chosen_device(name: str | torch.device | None) -> torch.device:
-    """The named device, else the default one."""
-    return named_device(name) if name else default_device()
-
-
-def named_device(name: str | torch.device) -> torch.device:
-    """Raises ValueError for a device that there is not."""
-    try:
-        torch.empty(0, device=name)
-        return torch.device(name)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {str(name)!r} cannot be used: {str(error).splitlines()[0]}") from None
 
 
 def load(name: str | Path, *, device: str | torch.device | None = None, snapshot: int | None = None) -> "Scope":
@@ -112,12 +82,13 @@ class Scope:
 
     @property
     def task(self) -> str:
-        """ "translation", "dates" or "language"."""
+        """The name of the task it was trained on (models.tasks.NAMES), or "unknown"."""
         return self.training.get("task", "unknown")
 
     @property
-    def examples(self) -> list[str]:
-        """Sources to try it on, held out of its training; empty if the checkpoint brings none."""
+    def examples(self) -> list[str | list[str]]:
+        """Sources to try it on, held out of its training; of a model that is asked several texts lists of them. Empty if the
+        checkpoint brings none."""
         return self.training.get("examples", [])
 
     @property
@@ -142,28 +113,26 @@ class Scope:
         model.load_state_dict(self.model.state_dict(), strict=False)
         return Scope(Checkpoint(self.path, model.eval(), self.tokenizer, unmeasured(self.training)), self.device)
 
-    def encode(self, *texts: str | Encoding | None, **named: str | Encoding | None) -> dict[str, Encoding]:
+    def encode(self, *values: Value, **named: Value) -> dict[str, Encoding]:
         """The tokens of each stream for these fields (`model.fields`), in their order or by name; a stream whose fields are all
-        absent has none. Fields of one stream follow each other. Raises InputError for an empty or too long text, TypeError
-        for a field that the model has not."""
-        streams: dict[str, Encoding] = {}
-        for field, text in zip(self.model.fields, self._in_order(texts, named), strict=False):
-            if text is not None:
-                encoding = text if isinstance(text, Encoding) else self._checked(text, field)
-                streams[field.stream] = joined(streams[field.stream], encoding) if field.stream in streams else encoding
-                self._check_length(streams[field.stream], field)
-        return streams
+        absent has none. Fields of one stream follow each other. Raises InputError for what cannot be read, TypeError for a
+        field that the model has not."""
+        return self._encoded(self._in_order(values, named))
+
+    def warnings(self, *values: Value) -> dict[str, str]:
+        """Field → what a person should know of a text that can be read, but perhaps not as it is meant."""
+        return reading.warnings(self.model.fields, values, self.tokenizer)
 
     def run(
-        self, *texts: str | None, edits: Edits | None = None, drafts: Sequence[Sequence[int]] = (), **named: str | None
+        self, *values: Value, edits: Edits | None = None, drafts: Sequence[Sequence[int]] = (), **named: Value
     ) -> Trace:
         """One recorded forward pass over the model's fields, in their order or by name: `run(source, target)` of an
-        encoder-decoder, `run(text)` of a language model.
+        encoder-decoder, `run(text)` of a language model, `run(question=…, context=…)` of one that answers questions.
 
         Without a target an encoder-decoder writes one first. `edits` hold in the pass, not in what is written before.
         `drafts` of what the model will write save time (models.decoding.written). Raises InputError, TypeError for a field that
         the model has not."""
-        asked = self._in_order(texts, named)
+        asked = self._in_order(values, named)
         if not edits:
             return self.run_each([asked], drafts)[0]
         return self.run_batch([asked], edits=edits, drafts=drafts[-1:])[0]
@@ -175,7 +144,7 @@ class Scope:
         edits: Edits | None = None,
         drafts: Sequence[Sequence[int]] = (),
     ) -> list[Trace]:
-        """Several inputs through the model in one padded batch; one Trace each, its axes padded with <pad> to the longest.
+        """Several inputs through the model in one padded batch; one Trace each, its axes padded to the longest.
 
         A field may hold an encoded text, such as another run's `trace.streams["target"]`. `edits` apply to every row, but not
         to what the model writes first. `drafts`, if there are any, are one for each row. Raises what `run` raises."""
@@ -184,33 +153,38 @@ class Scope:
             if edit.kind not in kinds:
                 raise ValueError(f"edits are for {', '.join(kinds) or 'models with attention'}, not {edit.kind!r}")
         rows = [self._with_own_words(texts, draft) for texts, draft in zip(asked, drafts or [()] * len(asked), strict=True)]
-        ids = {stream: self._padded([row[stream] for row in rows]) for stream in self.model.streams}
         # not inference mode: what it makes cannot be computed with
         with torch.no_grad(), record() as recording, editing(edits or Edits()):
-            logits = self.model(*ids.values())
-        wide = {stream: padded.shape[1] for stream, padded in ids.items()}
-        return self._traces(recording, logits, asked, rows, wide, edits or Edits())
+            answers = self._answers(self.model(*self.model.inputs(rows)))
+        wide = {stream: max(len(row[stream].ids) for row in rows) for stream in self.model.streams}
+        return self._traces(recording, answers, asked, rows, wide, edits or Edits())
 
     def run_each(self, asked: Sequence[Texts], drafts: Sequence[Sequence[int]] = ()) -> list[Trace]:
         """Several inputs at once, each with the trace that `run` would give it, up to rounding: what they share is one batch,
         in which a pass costs little more than for one, and its padding is cut off. `drafts` as in `run`, for one that is
         alone. Raises models.InputError."""
-        rows = [self.encode(*texts) for texts in asked]
-        (given, *_), written = self.model.streams, self.model.writes
-        given_ids = self._padded([row[given] for row in rows])
+        rows = [self._complete(texts) for texts in asked]
+        if not self.model.can_write:
+            with torch.no_grad(), record() as recording:
+                answers = self._answers(self.model(*self.model.inputs(rows)))
+            return self._traces(recording, answers, asked, rows, {}, Edits())
+        (given, *_), written, pad_id = self.model.streams, self.model.writes, self.config.pad_id
+        given_ids = self.model.padded([row[given].ids for row in rows], pad_id)
         with torch.no_grad(), record() as recording:
             memory = self.model.encode(given_ids, self.model.written_masks(given_ids, given_ids[:, :0]))
         if not all(written in row for row in rows):
             own = self._own_words(given_ids, memory, drafts)
             rows = [row if written in row else row | {written: mine} for row, mine in zip(rows, own, strict=True)]
-        row_ids = self._padded([row[written] for row in rows])
+        row_ids = self.model.padded([row[written].ids for row in rows], pad_id)
         with torch.no_grad(), record(recording):
-            logits = self.model.decode(row_ids, memory, self.model.written_masks(given_ids, row_ids))
-        return self._traces(recording, logits, asked, rows, {}, Edits())
+            answers = self._answers(self.model.decode(row_ids, memory, self.model.written_masks(given_ids, row_ids)))
+        return self._traces(recording, answers, asked, rows, {}, Edits())
 
     def write(self, given: str | Encoding, how: str = "greedy", **settings: Any) -> Written:
         """Go on from what is given (a source, a text) with "greedy", "sample" (needs seed=) or "beam"; settings go to that decoder.
-        Raises InputError."""
+        Raises InputError, ValueError of a model that does not write."""
+        if not self.model.can_write:
+            raise ValueError(f"{self.name} does not write; `run` says what it answers")
         ids = self.given_ids(given)
         if how == "beam":
             last = list(decoding.beam(self.model, ids, **settings))[-1]
@@ -223,47 +197,56 @@ class Scope:
         return Written(self.tokenizer.decode(written), written, steps)
 
     def given_ids(self, given: str | Encoding) -> tuple[int, ...]:
-        """The tokens that writing goes on from: those of the model's first field. Raises InputError."""
+        """The tokens of the model's first field alone, which writing goes on from. Raises InputError."""
         return self.encode(given)[self.model.fields[0].stream].ids
 
-    def _in_order(self, texts: Texts, named: Mapping[str, str | Encoding | None]) -> Texts:
-        names = [field.name for field in self.model.fields]
-        if len(texts) > len(names) or named.keys() & set(names[: len(texts)]) or named.keys() - set(names):
-            raise TypeError(f"{self.name} takes {', '.join(names)}, not {len(texts)} texts and {', '.join(named) or 'no others'}")
-        return [*texts, *(named.get(name) for name in names[len(texts) :])]
+    def _in_order(self, values: Texts, named: Mapping[str, Value]) -> Texts:
+        return reading.in_order(self.model.fields, values, named, self.name)
+
+    def _encoded(self, values: Texts) -> dict[str, Encoding]:
+        return reading.encoded(self.model.fields, values, self.tokenizer, self.n_ctx)
+
+    def _complete(self, values: Texts) -> dict[str, Encoding]:
+        """The streams of these fields, of which none is missing that the model needs."""
+        values = self._in_order(values, {})
+        reading.check_complete(self.model.fields, values)
+        return self._encoded(values)
+
+    @staticmethod
+    def _answers(made: Tensor | Answers) -> Answers:
+        """The logits of each output, of a forward pass."""
+        return {NEXT_TOKEN: made} if isinstance(made, Tensor) else made
 
     def _traces(
         self,
         recording: Recording,
-        logits: Float[Tensor, "batch m vocab"],
+        answers: Answers,
         asked: Sequence[Texts],
         rows: Sequence[Mapping[str, Encoding]],
         wide: Mapping[str, int],
         edits: Edits,
     ) -> list[Trace]:
         """The rows of a batch, padded as far as `wide` says."""
-        traces, logits, writes = [], logits.float().cpu(), self.model.writes
+        model, traces, fill = self.model, [], self.tokenizer.token(self.tokenizer.pad_id)
+        answers = {name: logits.float().cpu() for name, logits in answers.items()}
         of = RunModel(self.name, name_of(self.config), self.fingerprint, self.training)
-        for row, (texts, streams) in enumerate(zip(asked, rows, strict=True)):
-            plain = [text.text if isinstance(text, Encoding) else text for text in texts]
-            fields = dict(zip_longest((field.name for field in self.model.fields), plain))
-            mine = logits[row, : len(streams[writes].ids)]
-            best = mine.argmax(-1).tolist()
-            given = any(fields[field.name] is not None for field in self.model.fields if field.stream == writes)
-            output = self.tokenizer.decode(best) if given else streams[writes].text
-            tokens = {name: padded(e.tokens, wide.get(name, 0)) for name, e in streams.items()}
+        for row, (values, streams) in enumerate(zip(asked, rows, strict=True)):
+            plain = [value.text if isinstance(value, Encoding) else value for value in values]
+            fields = dict(zip_longest((field.name for field in model.fields), plain))
+            written = [field.name for field in model.fields if field.stream == model.writes]
+            given = any(fields[name] is not None for name in written)
+            outputs = model.outputs({name: logits[row] for name, logits in answers.items()}, streams, self.tokenizer)
+            own = model.can_write and not given
+            output = streams[model.writes].text if own else model.answer(outputs, streams, self.tokenizer)
+            tokens = {name: padded(e.tokens, wide.get(name, 0), fill) for name, e in streams.items()}
             activations, attention = finish(recording, tokens, row)
-            end = () if self.model.continues else (self.config.end_id,)
-            expected = NextToken(writes, (*streams[writes].ids[1:], *end), mine, self.tokenizer.tokens(best))
-            traces.append(
-                Trace(of, fields, dict(streams), {"next token": expected}, output, given, activations, attention, edits)
-            )
+            traces.append(Trace(of, fields, dict(streams), outputs, output, given, activations, attention, edits))
         return traces
 
     def _with_own_words(self, texts: Texts, draft: Sequence[int]) -> dict[str, Encoding]:
         """The streams of these fields; the one that the model writes, where it was not given, in its own words."""
-        streams = self.encode(*texts)
-        if self.model.writes not in streams:
+        streams = self._complete(texts)
+        if self.model.can_write and self.model.writes not in streams:
             streams[self.model.writes] = self._spelled(self.write(texts[0], drafts=[draft]).ids)
         return streams
 
@@ -282,25 +265,7 @@ class Scope:
         """The model's own tokens are kept, not tokenised again."""
         return self.tokenizer.spell(ids[:-1] if ids and ids[-1] == self.config.end_id else ids)
 
-    def _checked(self, text: str, field: Field) -> Encoding:
-        if not text.strip():
-            raise InputError(f"the {field.name} is empty; type some text", field.name)
-        if len(text) > 20 * self.n_ctx:   # no need to tokenise what cannot fit
-            message = f"the {field.name} has {len(text):,} characters; this model reads at most {self.n_ctx} tokens"
-            raise InputError(message, field.name)
-        return self.tokenizer.encode(text, begins=field.begins, ends=field.ends)
 
-    def _check_length(self, encoding: Encoding, field: Field) -> None:
-        if len(encoding.ids) > self.n_ctx:
-            raise InputError(
-                f"the {field.stream} has {len(encoding.ids)} tokens; this model reads at most {self.n_ctx}", field.name
-            )
-
-    def _padded(self, encodings: Sequence[Encoding]) -> Int[Tensor, "batch n"]:
-        rows = [torch.tensor(e.ids) for e in encodings]
-        return pad_sequence(rows, batch_first=True, padding_value=self.config.pad_id).to(self.device)
-
-
-def padded(tokens: tuple[str, ...], n: int) -> tuple[str, ...]:
-    """The tokens with <pad> behind them, n in all."""
-    return tokens + (SPECIALS[PAD],) * (n - len(tokens))
+def padded(tokens: tuple[str, ...], n: int, fill: str) -> tuple[str, ...]:
+    """The tokens with padding behind them, n in all."""
+    return tokens + (fill,) * (n - len(tokens))

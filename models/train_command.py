@@ -11,8 +11,9 @@ from typing import Any
 from tqdm import tqdm
 
 from models.architectures import ARCHITECTURES
+from models.devices import chosen_device
 from models.evaluate_command import record_score
-from models.scope import chosen_device, load
+from models.scope import load
 from models.tasks import open_task
 from models.tasks.pair_files import read_pairs
 from models.training.recipes import PLANS, Plan, in_words, plan_for
@@ -36,7 +37,8 @@ def _settings() -> dict[str, dict[str, type]]:
     sizes = {f.name: f.type for _, read in ARCHITECTURES.values() for f in fields(read)}
     recipe = {f.name: f.type for f in fields(Recipe)}
     data = {"vocab_size": int, "max_tokens": int, "batch_size": int, "licence": str, "documents": str, "tokens": str}
-    return {"model": {n: t for n, t in sizes.items() if n not in ("vocab_size", "pad_id")}, "data": data, "recipe": recipe}
+    sizes = {n: t for n, t in sizes.items() if n != "vocab_size" and not n.endswith("_id")}
+    return {"model": sizes, "data": data, "recipe": recipe}
 
 
 def _model(options: argparse.Namespace) -> str:
@@ -75,7 +77,9 @@ def train(options: argparse.Namespace) -> int:
     rank = join_processes(device)
     own = {"validation_files": options.valid, "test_files": options.test}
     task = open_task(options.task, options.data, **plan.data, **{name: files for name, files in own.items() if files})
-    config = plan.config(task.tokenizer.vocab_size, **plan.sizes)
+    ids = {f"{name}_id": i for name, i in task.tokenizer.special_ids.items()}
+    named = {f.name: ids[f.name] for f in fields(plan.config) if f.name in ids}
+    config = plan.config(task.tokenizer.vocab_size, **named | plan.sizes)
     trainer = Trainer(task, config, plan.recipe, out, device, options.command)
     with claimed(out) if rank == 0 else nullcontext():
         if options.resume:

@@ -10,7 +10,7 @@
     measured_on                                the digest of the weights that scores and by_length are of (models/fingerprint.py)
     snapshot_scores                            {step: {"scores", "measured_on"}}, of that form
     curve                                      [{"step": count, name: number}]
-    examples                                   texts
+    examples                                   texts, or lists of texts: one for each field of a model that is asked several
     checksums                                  {file: SHA-256}; what it does not name may be any file
 """
 
@@ -92,6 +92,10 @@ def _is_row(value: Any) -> bool:
     return isinstance(value, dict) and _is_count(value.get("step")) and all(map(_is_number, value.values()))
 
 
+def _is_example(value: Any) -> bool:
+    return _is_text(value) or (isinstance(value, list) and bool(value) and all(map(_is_text, value)))
+
+
 def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
@@ -108,6 +112,6 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "snapshot_scores": ("an object with scores and a count of cases for each step", _are_snapshot_scores),
     "by_length": ("a list of objects with least, most, cases and score", _list_of(_is_group)),
     "curve": ("a list of objects with a step and numbers", _list_of(_is_row)),
-    "examples": ("a list of texts", _list_of(_is_text)),
+    "examples": ("a list of texts, or of lists of texts", _list_of(_is_example)),
     "checksums": ("an object of SHA-256 sums", lambda value: isinstance(value, dict) and all(map(_is_checksum, value.values()))),
 }

@@ -74,7 +74,7 @@ def _page(view: View) -> None:
     else:
         pictures = view(shown)
         session.answer = answering(session, pictures) if pictures and session.scope is shown.scope else None
-    fields = [field.name for field in session.scope.model.fields] if session.scope else []
+    fields = [field.name for field in session.scope.model.text_fields] if session.scope else []
     tools(url_state.get(PRESENT), fields, partial(url_state.keep, PRESENT))
     lines = session.scope is not None and holds_lines(session.scope)
     listen(

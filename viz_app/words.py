@@ -40,7 +40,7 @@ class Terms:
 
     def label(self, field: str) -> str:
         """What stands over the box of a field."""
-        return self.labels.get(field, field.capitalize())
+        return self.labels.get(field, field.replace("_", " ").capitalize())
 
     @property
     def source(self) -> str:
@@ -76,13 +76,22 @@ _DATES = _pair(
 _LANGUAGE = Terms(
     {"text": Stream("the text", "token")}, {"text": "Text", "continuation": "What follows"}, purpose="goes on with a text"
 )
+_MASKED = Terms(
+    {"text": Stream("the text", "token")}, {"text": "Text, [MASK] for a word", "second_text": "Second text"},
+    purpose="guesses hidden words from what stands on both sides, and whether one text follows another",
+)
+_SPAN = Terms(
+    {"text": Stream("question and text", "token")}, {"question": "Question", "context": "Text that holds the answer"},
+    purpose="finds the answer to a question in a text",
+)
+_OF_A_TASK = {"dates": _DATES, "language": _LANGUAGE, "mlm": _MASKED, "span": _SPAN}
 _LANGUAGES = {"eng": "English", "fra": "French", "cmn": "Chinese", "deu": "German", "spa": "Spanish", "ita": "Italian"}
 
 
 def terms(task: str, name: str = "") -> Terms:
     """The words for a task; a translation checkpoint named "eng-fra" is spoken of as English and French."""
-    if task in ("dates", "language"):
-        return _DATES if task == "dates" else _LANGUAGE
+    if task in _OF_A_TASK:
+        return _OF_A_TASK[task]
     source, target = (_LANGUAGES.get(part) for part in (*name.split("-"), "", "")[:2])
     if not (source and target):
         return replace(_TRANSLATION, purpose="translates a sentence") if task == "translation" else _TRANSLATION
@@ -222,6 +231,11 @@ def length(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
     return f"{len(tokens)} of at most {n_ctx} tokens.{missing}"
 
 
+def warned(note: str, warning: str) -> str:
+    """A note on a text, with what a person should know of it."""
+    return f"{note} {warning}.".strip()
+
+
 def after_steps(step: int) -> str:
     """Whose answer stands in the headline while the page stands at an earlier step of training."""
     return f"the weights after {step:,} step{'s' * (step != 1)}"
@@ -237,7 +251,7 @@ def at_step(step: int, scores: dict) -> str:
 
 def score(metric: str, value: float) -> str:
     """A score to at most two decimals, with its unit if its name does not say it."""
-    return f"{round(value, 2):g}{' %' if metric.endswith('exact match') else ''}"
+    return f"{round(value, 2):g}{' %' if metric.endswith(('exact match', 'accuracy')) else ''}"
 
 
 def unequal(steps: Mapping[str, int]) -> str:

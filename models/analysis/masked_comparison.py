@@ -15,7 +15,8 @@ class MaskedRun:
 
     `log_probs` are in nats, of y₁ … yₘ </s> (a language model's: of its text from the second token on), all positions at
     once: each given the row before it, and whatever else of it the masks let through. `output` is written greedily under the
-    same masks, one token after the other, so that nothing lies ahead to be seen."""
+    same masks, one token after the other, so that nothing lies ahead to be seen. A model that does not write says nothing of its
+    text, and `output` is its answer."""
 
     trace: Trace
     labels: tuple[int, ...]
@@ -39,8 +40,10 @@ def run_masked(
     """The inputs in one padded batch, one result each. What is missing of the stream that the model writes, it writes under
     its own masks first. `most` is how many tokens it may write to be compared; by default as many as the model says. `drafts`
     and errors as in `Scope.run_batch`."""
-    given = scope.model.fields[0].stream
     traces = scope.run_batch(asked, edits=edits, drafts=drafts)
+    if not scope.model.can_write:
+        return [MaskedRun(trace, (), (), trace.output, ()) for trace in traces]
+    given = scope.model.fields[0].stream
     n = max(len(trace.streams[given].ids) for trace in traces)
     return [_masked_run(scope, trace, n, edits, most) for trace in traces]
 

@@ -2,19 +2,21 @@
 
 from models.architectures.attention_only import AttentionOnly, AttentionOnlyConfig
 from models.architectures.base import Architecture
+from models.architectures.bert import BERT, BERTConfig
 from models.architectures.gpt import GPT, GPTConfig
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.architectures.transformer import Transformer, TransformerConfig
 from models.architectures.xlnet import XLNet, XLNetConfig
 
 Model = Architecture
-Config = TransformerConfig | Seq2SeqConfig | AttentionOnlyConfig | GPTConfig | XLNetConfig
+Config = TransformerConfig | Seq2SeqConfig | AttentionOnlyConfig | GPTConfig | BERTConfig | XLNetConfig
 
 ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
     "transformer": (Transformer, TransformerConfig),
     "seq2seq": (Seq2Seq, Seq2SeqConfig),
     "attention only": (AttentionOnly, AttentionOnlyConfig),
     "gpt": (GPT, GPTConfig),
+    "bert": (BERT, BERTConfig),
     "xlnet": (XLNet, XLNetConfig),
 }
 

@@ -1,5 +1,6 @@
 """What every architecture offers, so that scopes, decoding and pages ask for an ability and never for a class."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -7,33 +8,51 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from models.layers.cache import Cache
 from models.layers.masks import Masks, SiteKind
 from models.layers.positions import Positions
 from models.layers.sublayers import Sublayer
+from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import tap
+from models.trace.outputs import NextToken, Output
+
+NEXT_TOKEN = "next token"       # the output of every model that writes
+
+TEXT, POSITIONS = "text", "positions"
 
 
 @dataclass(frozen=True)
 class Field:
-    """One text that a person gives a model, and the stream its tokens stand on."""
+    """One thing that a person gives a model: a text, and the stream its tokens stand on; or positions of tokens there."""
 
     name: str
     stream: str
     optional: bool = False
-    begins: bool = False      # <s> stands before it, where the tokenizer has one
-    ends: bool = False        # </s> stands behind it
+    before: str = ""          # the special token that stands before the text, by its name in the tokenizer ("start", "cls")
+    after: str = ""           # the one behind it
+    segment: int | None = None    # of several texts on one stream, which this is; None where a model does not mark them
+    kind: str = TEXT
+
+    @property
+    def title(self) -> str:
+        """The name as people read it."""
+        return self.name.replace("_", " ")
+
+
+Answers = Mapping[str, Tensor]      # name of an output → its logits, batch first
 
 
 class Architecture(nn.Module):
     """One embedding matrix for input and logits, and what lies between. Subclasses call `_set_paths` when they are made.
 
-    `forward` takes the ids of each stream, in the order of `streams`, and gives logits over `writes`, one row a position."""
+    `forward` takes what `inputs` makes of encoded texts: the ids of each stream, in the order of `streams`, and what else a model
+    reads of them. Of a model that writes it gives logits over `writes`, one row a position; of another its Answers."""
 
-    fields: ClassVar[tuple[Field, ...]]
+    fields: tuple[Field, ...]            # texts first
     streams: ClassVar[tuple[str, ...]]
-    writes: ClassVar[str]                # the stream whose next token is predicted
+    writes: ClassVar[str] = ""           # the stream whose next token is predicted; "" in a model that does not write
     kinds: tuple[SiteKind, ...]          # of its attentions, in the order a reader meets them
     is_recurrent: bool = False           # a state carries the past: it has no keys to cache and no way back
 
@@ -55,6 +74,21 @@ class Architecture(nn.Module):
         """The similarity that another can be put in the place of; "" in a model that learned its own alignment, or has none."""
         return getattr(self.config, "similarity", "")
 
+    @classmethod
+    def possible_fields(cls) -> tuple[Field, ...]:
+        """The fields of all models of this architecture."""
+        return cls.fields
+
+    @property
+    def text_fields(self) -> tuple[Field, ...]:
+        """The fields that are typed as texts."""
+        return tuple(field for field in self.fields if field.kind == TEXT)
+
+    @property
+    def can_write(self) -> bool:
+        """Whether it predicts the next token of a stream, and so can write one."""
+        return bool(self.writes)
+
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
         """Its attentions and feed-forwards along each stream, in the order of the pass; none in a model without such layers."""
@@ -71,12 +105,41 @@ class Architecture(nn.Module):
         return self.fields[0].stream == self.writes
 
     @property
+    def translates(self) -> bool:
+        """Whether it reads one text and writes another."""
+        return self.can_write and not self.continues
+
+    @property
+    def first_reads_sum(self) -> bool:
+        """Whether what the first layer's W_Q, W_K and W_V read is embedding + position and nothing else."""
+        return getattr(self.config, "norm", "post") == "post"
+
+    @property
     def device(self) -> torch.device:
         return self.embedding.weight.device
 
     def masks(self, *ids: Int[Tensor, "batch _"]) -> Masks:
         """The model's own mask of each kind of attention, for the ids of each stream."""
         raise NotImplementedError
+
+    def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
+        """What `forward` takes of these rows, filled up to the longest."""
+        return tuple(self.padded([row[stream].ids for row in rows], self.config.pad_id) for stream in self.streams)
+
+    def padded(self, rows: Sequence[Sequence[int]], value: int) -> Int[Tensor, "batch n"]:
+        """Rows of numbers as one tensor on the model's device, the shorter ones filled up."""
+        return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value).to(self.device)
+
+    def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
+        """The typed answers to one row, of its logits without the batch axis; what a page shows first comes first."""
+        row, logits = streams[self.writes], answers[NEXT_TOKEN][: len(streams[self.writes].ids)]
+        end = () if self.continues else (self.config.end_id,)
+        predicted = tokenizer.tokens(logits.argmax(-1).tolist())
+        return {NEXT_TOKEN: NextToken(self.writes, (*row.ids[1:], *end), logits, predicted)}
+
+    def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
+        """What these outputs say, as a text: of a model that writes its first choice after each position."""
+        return tokenizer.decode(outputs[NEXT_TOKEN].logits.argmax(-1).tolist())
 
     def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
         """The row on `writes` before a token is written, where `given` is what was asked: a source, or the text so far."""
@@ -138,9 +201,9 @@ class Architecture(nn.Module):
 SIZES = {
     "vocab_size": (1, 2**20), "d_model": (1, 2**16), "d_ff": (1, 2**18), "d_hidden": (1, 2**16), "d_align": (1, 2**16),
     "n_encoder_layers": (0, 256), "n_decoder_layers": (0, 256), "n_self_layers": (0, 256), "n_layers": (0, 256),
-    "n_ctx": (2, 2**16), "window": (0, 2**16),
+    "n_ctx": (2, 2**16), "window": (0, 2**16), "n_segments": (1, 16),
 }  # fmt: skip
-CHOICES = {"init": ("xavier", "scaled", "normal")}
+CHOICES = {"init": ("xavier", "scaled", "normal"), "head": ("pretraining", "span", "classes")}
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 

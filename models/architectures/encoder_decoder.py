@@ -17,7 +17,7 @@ class EncoderDecoder(Architecture):
     """Subclasses make `encoder` and `decoder`; they define `masks`, of the target's queries
     from a position on if asked, `encode` and `decode`."""
 
-    fields = (Field("source", "source", ends=True), Field("target", "target", optional=True, begins=True))
+    fields = (Field("source", "source", after="end"), Field("target", "target", optional=True, before="start"))
     streams = ("source", "target")
     writes = "target"
 

@@ -57,7 +57,7 @@ class GPTConfig:
 class GPT(Architecture):
     """h₀ = U·W_e + W_p; hₗ = layer(hₗ₋₁); P(u) = softmax(hₙ·W_eᵀ) (Radford et al. 2018, eq. 2)."""
 
-    fields = (Field("text", "text", begins=True), Field("continuation", "text", optional=True))
+    fields = (Field("text", "text", before="start"), Field("continuation", "text", optional=True))
     streams = ("text",)
     writes = "text"
     kinds = (SELF,)

@@ -1,20 +1,23 @@
 """One file a data set; `base` says what a task offers."""
 
+from pathlib import Path
 from typing import Any
 
 from models.tasks.base import DataError, Task
 from models.tasks.dates import DatesTask
 from models.tasks.language import LanguageTask
+from models.tasks.masked import MaskedTask
 from models.tasks.pair_files import Files
+from models.tasks.questions import SpanTask
 from models.tasks.translation import TranslationTask
 
 __all__ = ["NAMES", "DataError", "Task", "open_task"]
 
-NAMES = ("dates", "translation", "language")
+NAMES = ("dates", "translation", "language", "mlm", "span")
 
 
 def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
-    """The task of that name. translation and language need data files. Raises DataError."""
+    """The task of that name. translation, language and mlm need data files. Raises DataError."""
     if name == "dates":
         if data is not None or settings.keys() & {"validation_files", "test_files"}:
             raise DataError("dates are generated; they take no data file")
@@ -23,10 +26,15 @@ def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
         if data is None:
             raise DataError("translation needs a tab-separated file of sentence pairs (--data FILE)")
         return TranslationTask(data, **settings)
-    if name == "language":
+    if settings.keys() & {"validation_files", "test_files"} and name in NAMES:
+        raise DataError(f"{name} takes its held-out texts from its own files; --valid and --test are for translation")
+    if name in ("language", "mlm"):
         if data is None:
-            raise DataError("language needs one or several files of text (--data FILE …)")
-        if settings.keys() & {"validation_files", "test_files"}:
-            raise DataError("language takes its held-out texts from its own files; --valid and --test are for translation")
-        return LanguageTask(data, **settings)
+            raise DataError(f"{name} needs one or several files of text (--data FILE …)")
+        return (LanguageTask if name == "language" else MaskedTask)(data, **settings)
+    if name == "span":
+        files = [data] if data is None or isinstance(data, str | Path) else list(data)
+        if len(files) != 1:
+            raise DataError(f"span takes one file of questions, contexts and answers, not {len(files)}")
+        return SpanTask(files[0], **settings)
     raise DataError(f"task {name!r} is not one of {', '.join(NAMES)}")

@@ -4,6 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from torch import Tensor
+
+from models.architectures.base import Answers
 from models.tokenizers.base import Tokenizer
 from models.training.batches import Batch, Example
 
@@ -14,10 +17,14 @@ class DataError(ValueError):
 
 @dataclass(frozen=True)
 class Case:
-    """One held-out source with everything that counts as right."""
+    """One held-out source with everything that counts as right; of a model that is asked several texts, all of them."""
 
-    source: str
+    source: str | tuple[str, ...]
     references: tuple[str, ...]
+
+    def as_example(self) -> str | list[str]:
+        """The source as a training record holds it."""
+        return self.source if isinstance(self.source, str) else list(self.source)
 
 
 @runtime_checkable
@@ -25,7 +32,7 @@ class Task(Protocol):
     """A data set with its split, its vocabulary and its measure."""
 
     name: str
-    metric: str            # "BLEU" or "exact match", both in percent, of what a model writes; "perplexity" of texts
+    metric: str            # one of models.training.evaluation.METRICS, "perplexity", or one that the task measures itself
     tokenizer: Tokenizer
     licence: str           # the attribution line that a checkpoint trained on it carries
 
@@ -35,6 +42,10 @@ class Task(Protocol):
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         """Examples as a model reads them."""
+        ...
+
+    def objective(self, made: Tensor | Answers, batch: Batch, smoothing: float) -> dict[str, Tensor]:
+        """The losses of what a model made of a batch, summed over its labels, by name (models.training.objectives)."""
         ...
 
     def validation(self) -> Sequence[Example]:

@@ -16,15 +16,12 @@ from typing import Any
 
 from models.tasks.base import Case, DataError
 from models.tasks.pair_files import fingerprint, names
-from models.tasks.split import SETS, sets_of
-from models.tasks.text_files import in_parts, is_table, read_documents
-from models.tasks.translation import TATOEBA_LICENCE
-from models.tokenizers.base import END, START, Tokenizer
-from models.training.batches import Window, bucketed, collate_windows
+from models.tasks.text_files import licence_of, separated
+from models.tokenizers.base import Tokenizer
+from models.training.batches import Batch, Window, bucketed, collate_windows
+from models.training.objectives import next_tokens
 
 TOKENS = ("byte pairs", "characters")
-PARTS = ("train", "validation", "test")      # of a whole text, in their order
-_CUTS = (0.89, 0.9)
 N_BEGINNING = 5     # words of a held-out document that are shown to go on from
 
 
@@ -43,7 +40,7 @@ class LanguageTask:
     each piece begins with <s>."""
 
     name, metric = "language", "perplexity"
-    collate = staticmethod(collate_windows)
+    objective = staticmethod(next_tokens)
 
     def __init__(
         self,
@@ -62,27 +59,8 @@ class LanguageTask:
         self.paths = (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
         self.max_tokens, self.n_ctx = max_tokens, n_ctx
         self._documents, self._tokens, self._vocab_size, self._tokenizer = documents, tokens, vocab_size, tokenizer
-        known = [TATOEBA_LICENCE] if any(path.name.startswith("tatoeba") for path in self.paths) else []
-        others = [path.name for path in self.paths if not path.name.startswith("tatoeba")]
-        self.licence = licence or "; ".join([*known, *([f"not stated; that of {', '.join(others)}"] if others else [])])
-        self._split, self._n_left_out = self._separated()
-
-    def _separated(self) -> tuple[dict[str, list[str]], int]:
-        """Set → its documents, each once, and how many are in no set."""
-        split: dict[str, list[str]] = {name: [] for name in SETS}
-        hashed: dict[str, None] = {}
-        for path in self.paths:
-            found = read_documents(path, self._documents)
-            if self._documents == "whole" and not is_table(path):
-                for name, part in zip(PARTS, in_parts(found[0], _CUTS), strict=True):
-                    split[name] += [part] if part.strip() else []
-            else:
-                hashed |= dict.fromkeys(found)
-        belongs = sets_of(hashed, {})
-        for document in hashed:
-            if belongs[document] in SETS:
-                split[belongs[document]].append(document)
-        return split, sum(belongs[document] not in SETS for document in hashed)
+        self.licence = licence or licence_of(self.paths)
+        self._split, self._n_left_out = separated(self.paths, documents)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -102,7 +80,7 @@ class LanguageTask:
 
     def labels(self, split: str) -> list[list[int]]:
         """What is to be predicted of each document of a set: its tokens and </s>."""
-        return [[*ids, END] for ids in self.tokenizer.encode_many(self._of(split))]
+        return [[*ids, self.tokenizer.end_id] for ids in self.tokenizer.encode_many(self._of(split))]
 
     @cached_property
     def _train(self) -> list[list[int]]:
@@ -113,13 +91,19 @@ class LanguageTask:
         epoch = 0
         while True:
             rng = random.Random(f"{seed}/{epoch}")
-            windows = [window for labels in self._train for window in cut(labels, self.n_ctx, rng)]
+            windows = [window for labels in self._train for window in self._cut(labels, rng)]
             for batch in bucketed([(len(labels) - 1,) for _, labels in windows], self.max_tokens, rng):
                 yield [windows[i] for i in batch]
             epoch += 1
 
+    def collate(self, examples: Sequence[Window]) -> Batch:
+        return collate_windows(examples, self.tokenizer.pad_id)
+
+    def _cut(self, labels: Sequence[int], rng: random.Random | None = None) -> Iterator[Window]:
+        return cut(labels, self.n_ctx, self.tokenizer.start_id, rng)
+
     def validation(self) -> Sequence[Window]:
-        return [window for labels in self.labels("validation") for window in cut(labels, self.n_ctx)][:2000]
+        return [window for labels in self.labels("validation") for window in self._cut(labels)][:2000]
 
     def passages(self, n: int | None = None, *, validation: bool = False) -> list[Passage]:
         """The first n pieces of the test documents, in the order of their hash, or of the validation documents."""
@@ -127,7 +111,7 @@ class LanguageTask:
         return [passage for document in documents for passage in self._passages(document)][:n]
 
     def _passages(self, document: str) -> list[Passage]:
-        encoding, found = self.tokenizer.encode(document), []
+        encoding, found, end_id = self.tokenizer.encode(document), [], self.tokenizer.end_id
         starts = [start for start, _ in encoding.offsets[:: self.n_ctx]]
         starts[0] = 0           # a space there belongs to the first token
         for i, (start, end) in enumerate(zip(starts, [*starts[1:], len(document)], strict=True)):
@@ -136,8 +120,8 @@ class LanguageTask:
             found.append(Passage(ids, len(text), len(text.encode())))
         last = found.pop()
         if len(last.labels) == self.n_ctx:
-            return [*found, last, Passage((END,), 0, 0)]
-        return [*found, Passage((*last.labels, END), last.n_characters, last.n_bytes)]
+            return [*found, last, Passage((end_id,), 0, 0)]
+        return [*found, Passage((*last.labels, end_id), last.n_characters, last.n_bytes)]
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Test documents, or validation documents, as a beginning and how it goes on, in the order of their hash: of a whole
@@ -154,13 +138,13 @@ class LanguageTask:
         return fingerprint(self.paths) | how
 
 
-def cut(labels: Sequence[int], n_ctx: int, rng: random.Random | None = None) -> Iterator[Window]:
-    """A document as (inputs, labels) of at most `n_ctx` positions, each beginning with <s>. With `rng` the first piece of a
-    long document ends anywhere."""
+def cut(labels: Sequence[int], n_ctx: int, start_id: int, rng: random.Random | None = None) -> Iterator[Window]:
+    """A document as (inputs, labels) of at most `n_ctx` positions, each beginning with the token `start_id`. With `rng` the
+    first piece of a long document ends anywhere."""
     first = rng.randint(1, n_ctx) if rng is not None and len(labels) > n_ctx else n_ctx
     ends = [0, *range(first, len(labels), n_ctx), len(labels)]
     for start, end in pairwise(ends):
-        yield [START, *labels[start : end - 1]], list(labels[start:end])
+        yield [start_id, *labels[start : end - 1]], list(labels[start:end])
 
 
 def by_hash(documents: Sequence[str]) -> list[str]:

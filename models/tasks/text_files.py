@@ -1,4 +1,5 @@
-"""Files of running text as documents: every line one, every paragraph one, or the whole file. `.gz` too."""
+"""Files of running text as documents: every line one, every paragraph one, or the whole file; which of them are held out.
+`.gz` too."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +8,11 @@ from pathlib import Path
 
 from models.tasks.base import DataError
 from models.tasks.pair_files import lines
+from models.tasks.split import SETS, sets_of
+from models.tasks.translation import TATOEBA_LICENCE
 
+PARTS = ("train", "validation", "test")      # of a whole text, in their order
+_CUTS = (0.89, 0.9)
 DOCUMENTS = ("lines", "paragraphs", "whole")
 
 
@@ -36,3 +41,29 @@ def in_parts(text: str, shares: Sequence[float]) -> list[str]:
     """A text cut once behind each share of its characters: neighbours that touch, and nothing twice."""
     ends = [0, *(round(share * len(text)) for share in shares), len(text)]
     return [text[a:b] for a, b in pairwise(ends)]
+
+
+def separated(paths: Sequence[Path], documents: str) -> tuple[dict[str, list[str]], int]:
+    """Set → its documents, each once, and how many are in no set. Lines and paragraphs are split by their hash, a whole text
+    into parts that touch."""
+    split: dict[str, list[str]] = {name: [] for name in SETS}
+    hashed: dict[str, None] = {}
+    for path in paths:
+        found = read_documents(path, documents)
+        if documents == "whole" and not is_table(path):
+            for name, part in zip(PARTS, in_parts(found[0], _CUTS), strict=True):
+                split[name] += [part] if part.strip() else []
+        else:
+            hashed |= dict.fromkeys(found)
+    belongs = sets_of(hashed, {})
+    for document in hashed:
+        if belongs[document] in SETS:
+            split[belongs[document]].append(document)
+    return split, sum(belongs[document] not in SETS for document in hashed)
+
+
+def licence_of(paths: Sequence[Path]) -> str:
+    """What is known of the licences of these files."""
+    known = [TATOEBA_LICENCE] if any(path.name.startswith("tatoeba") for path in paths) else []
+    others = [path.name for path in paths if not path.name.startswith("tatoeba")]
+    return "; ".join([*known, *([f"not stated; that of {', '.join(others)}"] if others else [])])

@@ -12,7 +12,8 @@ from models.tasks.base import Case, DataError
 from models.tasks.pair_files import Files, TextPair, as_paths, fingerprint, names, read_pairs
 from models.tasks.split import SETS, same_text, sets_of
 from models.tokenizers.base import Tokenizer
-from models.training.batches import Pair, bucketed, collate
+from models.training.batches import Batch, Pair, bucketed, collate
+from models.training.objectives import next_tokens
 
 TATOEBA_LICENCE = "Sentences from tatoeba.org through manythings.org/anki, CC BY 2.0 FR"
 
@@ -22,7 +23,7 @@ class TranslationTask:
     tokens. `validation_files` and `test_files` take the place of the hash; no source of theirs is trained on."""
 
     name, metric = "translation", "BLEU"
-    collate = staticmethod(collate)
+    objective = staticmethod(next_tokens)
 
     def __init__(
         self,
@@ -97,6 +98,9 @@ class TranslationTask:
             for batch in bucketed(lengths, self.max_tokens, random.Random(f"{seed}/{epoch}")):
                 yield [self._train[i] for i in batch]
             epoch += 1
+
+    def collate(self, examples: Sequence[Pair]) -> Batch:
+        return collate(examples, self.tokenizer)
 
     def validation(self) -> Sequence[Pair]:
         return self._encoded("validation")[:2000]

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -33,4 +34,69 @@ class NextToken:
         return len(self.labels) == len(self.logits)
 
 
-Output = NextToken
+@dataclass(frozen=True)
+class MaskedToken:
+    """What the model expects in the place of each [MASK] of a stream."""
+
+    stream: str
+    positions: tuple[int, ...]              # of the masks on the stream
+    labels: tuple[int | None, ...]          # the token that a mask stands in the place of; None where [MASK] was typed
+    logits: Float[Tensor, "n vocab"]        # one row a mask
+    predicted: tuple[str, ...]              # the most probable token at each
+
+    @cached_property
+    def log_probs(self) -> Float[Tensor, "n vocab"]:
+        """log-softmax of the logits, in nats."""
+        return self.logits.float().log_softmax(-1)
+
+
+@dataclass(frozen=True)
+class ClassProbabilities:
+    """What kind of text the model takes the whole row for."""
+
+    stream: str
+    position: int                           # of the token whose vector answers
+    names: tuple[str, ...]
+    logits: Float[Tensor, "n_classes"]
+
+    @cached_property
+    def probabilities(self) -> Float[Tensor, "n_classes"]:
+        """softmax of the logits."""
+        return self.logits.float().softmax(-1)
+
+    @property
+    def predicted(self) -> str:
+        """The name of the most probable class."""
+        return self.names[int(self.logits.argmax())]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where in a stream the answer to a question begins and ends (Devlin et al. 2019, §4.2). The logits are −∞ outside the part
+    that an answer may come from."""
+
+    stream: str
+    start_logits: Float[Tensor, "n"]
+    end_logits: Float[Tensor, "n"]
+    start: int                              # first and last token of the most probable span
+    end: int
+    text: str                               # what they say
+
+    @cached_property
+    def log_probs(self) -> Float[Tensor, "n n"]:
+        """ln p(start = row)·p(end = column), in nats; −∞ where the end comes before the start."""
+        start, end = (logits.float().log_softmax(-1) for logits in (self.start_logits, self.end_logits))
+        ordered = torch.ones(len(start), len(end), dtype=torch.bool).triu()
+        return (start[:, None] + end[None]).masked_fill(~ordered, -torch.inf)
+
+
+def best_span(start_logits: Float[Tensor, "n"], end_logits: Float[Tensor, "n"]) -> tuple[int, int]:
+    """The first and the last token of the span with the largest sum of its two logits, its end not before its start."""
+    sums = (start_logits[:, None] + end_logits[None]).masked_fill(
+        ~torch.ones(len(start_logits), len(end_logits), dtype=torch.bool).triu(), -torch.inf
+    )
+    best = int(sums.argmax())
+    return best // len(end_logits), best % len(end_logits)
+
+
+Output = NextToken | MaskedToken | ClassProbabilities | Span

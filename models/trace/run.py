@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +35,10 @@ class Trace:
     """A finished run: every recorded tensor on the CPU in float32, with the tokens on each axis. Read-only by convention.
 
     `teacher_forced` says whether the stream that the model writes was given; `output` is the text the model wrote, or under
-    teacher forcing the text of its first choice after each position."""
+    teacher forcing the text of its first choice after each position; of a model that does not write its answer as a text."""
 
     model: RunModel
-    fields: dict[str, str | None]            # what was asked, by the name of the model's field
+    fields: dict[str, str | Sequence[int] | None]     # what was asked, by the name of the model's field
     streams: dict[str, Encoding]
     outputs: dict[str, Output]
     output: str

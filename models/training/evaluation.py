@@ -12,20 +12,20 @@ import torch
 from models.architectures import Model
 from models.decoding import greedy_batch
 from models.tasks.base import Case
-from models.tokenizers.base import END, PAD, Tokenizer
+from models.tokenizers.base import Tokenizer
 
 
 def written_texts(
     model: Model, tokenizer: Tokenizer, sources: Sequence[str], batch_size: int = 64
 ) -> Iterator[tuple[int, str]]:
     """(number of the source, what the model writes for it), shortest sources first, in batches of like length."""
-    ids = [(*i, END) for i in tokenizer.encode_many(sources)]
+    ids = [(*i, tokenizer.end_id) for i in tokenizer.encode_many(sources)]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     device = model.embedding.weight.device
     for start in range(0, len(order), batch_size):
         part = order[start : start + batch_size]
         rows = [torch.tensor(ids[i]) for i in part]
-        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_id)
         for i, row in zip(part, greedy_batch(model, padded.to(device)), strict=True):
             yield i, tokenizer.decode(row)
 

@@ -7,7 +7,6 @@ import torch
 
 from models.architectures import Model
 from models.tasks.language import Passage
-from models.tokenizers.base import START
 from models.training.batches import collate_windows
 from models.training.ngrams import KneserNey
 from models.training.objectives import label_smoothed_loss
@@ -60,6 +59,6 @@ def _of_like_length(passages: Sequence[Passage]) -> Iterator[list[Passage]]:
 @torch.inference_mode()
 def _nats(model: Model, passages: Sequence[Passage]) -> float:
     """−ln p of the passages, each read from <s> on."""
-    windows = [([START, *passage.labels[:-1]], passage.labels) for passage in passages]
-    batch = collate_windows(windows).to(model.device)
+    windows = [([model.config.start_id, *passage.labels[:-1]], passage.labels) for passage in passages]
+    batch = collate_windows(windows, model.config.pad_id).to(model.device)
     return float(label_smoothed_loss(model(*batch.inputs), batch.labels))

@@ -5,11 +5,11 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from models.tokenizers.base import START
+BEFORE = -1     # no token: what stands before the first of a row
 
 
 class KneserNey:
-    """p(w | the last order−1 tokens), counted over training rows; each row begins after order−1 times <s>.
+    """p(w | the last order−1 tokens), counted over training rows; each row begins after order−1 times BEFORE.
 
     p_k(w | h) = max(c(hw) − D_k, 0)/c(h) + D_k·n(h)/c(h) · p_k−1(w | h'), where n(h) is how many different tokens follow h and
     D_k = n₁/(n₁ + 2n₂). Below the highest order c counts how many different tokens come before; below order 1 every token is
@@ -30,11 +30,11 @@ class KneserNey:
                 self._followers[gram[:-1]] += 1
 
     def _grams(self, row: Sequence[int]) -> list[tuple[int, ...]]:
-        whole = [START] * (self.order - 1) + list(row)
+        whole = [BEFORE] * (self.order - 1) + list(row)
         return list(zip(*(whole[i:] for i in range(self.order)), strict=False))
 
     def prob(self, token: int, context: tuple[int, ...] = ()) -> float:
-        """Of a token after at most order−1 tokens; <s> may be among them."""
+        """Of a token after at most order−1 tokens; BEFORE may be among them."""
         total, k = self._totals.get(context, 0), len(context) + 1
         lower = self.prob(token, context[1:]) if context else 1 / self.vocab_size
         if not total:
@@ -43,7 +43,7 @@ class KneserNey:
         return max(count - discount, 0) / total + discount * self._followers[context] / total * lower
 
     def log_prob(self, row: Sequence[int]) -> float:
-        """ln p of a row that begins after <s>."""
+        """ln p of a row from its first token on."""
         return sum(math.log(self.prob(gram[-1], gram[:-1])) for gram in self._grams(row))
 
 

@@ -7,7 +7,7 @@ import torch
 
 from models.architectures import Model
 from models.trace import record
-from models.training.batches import Batch
+from models.training.batches import NO_LABEL, Batch
 
 LOSS, FLATNESS = "validation loss", "cross-attention entropy"
 FLAT = 0.98      # of the largest entropy: what it is where one token of twelve is read 2.4 times as often as each other
@@ -61,7 +61,7 @@ def cross_attention_entropy(model: Model, batch: Batch, pad_id: int) -> float | 
     (source, *_) = batch.inputs
     for row in range(len(source)):
         n_source = int((source[row] != pad_id).sum())
-        real = batch.labels[row] != pad_id
+        real = batch.labels[row] != NO_LABEL
         for site in sites:
             weights = site.weights(None, row)[:, real]                  # (head, query, key)
             total += float(torch.special.entr(weights).sum()) / math.log(n_source)

@@ -6,6 +6,7 @@ from typing import Any
 
 from models.architectures import Config
 from models.architectures.attention_only import AttentionOnlyConfig
+from models.architectures.bert import BERTConfig
 from models.architectures.gpt import GPTConfig
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.architectures.transformer import TransformerConfig
@@ -59,6 +60,25 @@ PLANS: dict[str, dict[str, Plan]] = {
     },
     "language": {
         "gpt": Plan(GPTConfig, {"d_model": 128, "n_heads": 4, "n_layers": 4, "n_ctx": 128}, _LANGUAGE, _LANGUAGE_DATA),
+    },
+    "mlm": {
+        "bert": Plan(
+            BERTConfig,
+            {"d_model": 128, "n_heads": 4, "n_layers": 4, "n_ctx": 128, "dropout": 0.0},
+            Recipe(steps=10_000, warmup=800, learning_rate=0.5, label_smoothing=0.0, validate_every=500, score_cases=0),
+            {"vocab_size": 4096, "max_tokens": 4096, "n_ctx": 128, "licence": None},
+        ),
+    },
+    "span": {
+        "bert": Plan(
+            BERTConfig,
+            {"d_model": 64, "n_heads": 4, "n_layers": 3, "n_ctx": 128, "dropout": 0.0, "head": "span"},
+            Recipe(
+                steps=6000, warmup=800, learning_rate=0.5, label_smoothing=0.0, validate_every=500, snapshots=True, n_snapshots=6,
+                snapshot_ratio=4,
+            ),
+            {"batch_size": 64, "vocab_size": 400, "max_tokens": 4096, "n_ctx": 128, "licence": None},
+        ),
     },
 }
 

@@ -10,6 +10,7 @@ import math
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -29,8 +30,8 @@ from models.tasks.base import Task
 from models.training import progress
 from models.training.batches import Batch, Example
 from models.training.evaluation import METRICS, score
-from models.training.likelihood import likelihoods
-from models.training.objectives import label_smoothed_loss
+from models.training.likelihood import PERPLEXITY, likelihoods
+from models.training.objectives import CLASSES, LABELS, Losses
 from models.training.recipe import Recipe, StepRecord, scheduled_rate, snapshot_steps
 from models.training.run_folder import STATE, read_state, write_state
 from models.weights import half_bytes
@@ -91,13 +92,14 @@ class Trainer:
         wrapped.train()
         torch.manual_seed(self._dropout_seed())
         whole = self.task.collate(examples)
-        n_tokens, mine = whole.n_labels, examples[self.rank :: self.world]
+        counts, mine = _counts(whole), examples[self.rank :: self.world]
         # a process without a share still joins, weighing nothing
         batch = (whole if self.world == 1 else self.task.collate(mine or examples[:1])).to(self.device)
         for group in self.optimizer.param_groups:
             rate = scheduled_rate(self.step + 1, self.model.config.d_model, self.recipe.warmup)
             group["lr"] = self.recipe.learning_rate * rate
-        loss = self._loss(wrapped, batch, self.recipe.label_smoothing) * (1.0 if mine else 0.0) / n_tokens
+        losses = self._losses(wrapped, batch, self.recipe.label_smoothing)
+        loss = sum(value / counts[name] for name, value in losses.items()) * (1.0 if mine else 0.0)
         self.optimizer.zero_grad()
         (loss * self.world).backward()   # DDP averages over processes; the loss is a sum over them
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip))
@@ -107,16 +109,16 @@ class Trainer:
             raise FloatingPointError(f"{where}; try a smaller --learning-rate")
         self.optimizer.step()
         torch.autograd.graph.increment_version(self.model.parameters())   # fused Adam does not; see models/trace/deferred.py
-        return value, n_tokens
+        return value, whole.n_labels
 
     def _dropout_seed(self) -> int:
         """Dropout is a function of seed, step and process, so a resumed run needs no generator state."""
         return random.Random(f"{self.recipe.seed}/{self.step}/{self.rank}").getrandbits(63)
 
-    def _loss(self, model: torch.nn.Module, batch: Batch, smoothing: float) -> Tensor:
+    def _losses(self, model: torch.nn.Module, batch: Batch, smoothing: float) -> Losses:
         with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
-            logits = model(*batch.inputs)
-        return label_smoothed_loss(logits, batch.labels, smoothing)
+            made = model(*batch.inputs)
+        return self.task.objective(made, batch, smoothing)
 
     def _summed(self, value: Tensor) -> Tensor:
         if self.world > 1:
@@ -138,12 +140,12 @@ class Trainer:
     def _validate(self) -> dict[str, float]:
         model = self.best_model.eval()
         examples = sorted(self.task.validation(), key=lambda example: (len(example[1]), len(example[0])))
-        total, tokens = 0.0, 0
+        totals, counts = Counter(), Counter()
         for start in range(0, len(examples), 128):
             batch = self.task.collate(examples[start : start + 128]).to(self.device)
-            total += float(self._loss(model, batch, 0.0))
-            tokens += batch.n_labels
-        result = {progress.LOSS: self._agreed(total / tokens)}
+            totals.update({name: float(value) for name, value in self._losses(model, batch, 0.0).items()})
+            counts.update(_counts(batch, least=0))
+        result = {progress.LOSS: self._agreed(sum(total / max(1, counts[name]) for name, total in totals.items()))}
         some = self.task.collate(examples[:: max(1, len(examples) // N_WATCHED)]).to(self.device)
         if (flatness := progress.cross_attention_entropy(model, some, self.model.config.pad_id)) is not None:
             result[progress.FLATNESS] = flatness
@@ -153,8 +155,10 @@ class Trainer:
 
     def _scored(self, model: Model, n: int) -> dict[str, float]:
         """The task's measure on the first n validation cases."""
-        if self.task.metric not in METRICS:
+        if self.task.metric == PERPLEXITY:
             return likelihoods(model, self.task.passages(n, validation=True))
+        if self.task.metric not in METRICS:
+            return self.task.measured(model, n, validation=True)
         cases = self.task.held_out(n, validation=True)
         return {self.task.metric: score(model, self.task.tokenizer, cases, self.task.metric)}
 
@@ -205,7 +209,7 @@ class Trainer:
             "task": self.task.name, "command": self.command, "step": self.step, "trained_to": self.step,
             "recipe": asdict(self.recipe),
             "averaged_steps": int(self.averaged.n_averaged), "data": self.task.data(), "licence": self.task.licence,
-            "examples": [case.source for case in self.task.held_out(N_EXAMPLES, validation=True)],
+            "examples": [case.as_example() for case in self.task.held_out(N_EXAMPLES, validation=True)],
             "training_seconds": round(self.seconds), "device": str(self.device), "processes": self.world,
             "torch": torch.__version__, "scores": {}, "curve": self.curve,
         }
@@ -247,7 +251,12 @@ class Trainer:
     def _first_batch(self) -> str:
         """A fingerprint of data, vocabulary and batch size, by what they make of the first batch."""
         first = next(iter(self.task.batches(self.recipe.seed)))
-        return hashlib.sha256(repr([(list(s), list(t)) for s, t in first]).encode()).hexdigest()
+        return hashlib.sha256(repr([tuple(map(list, example)) for example in first]).encode()).hexdigest()
+
+
+def _counts(batch: Batch, least: int = 1) -> dict[str, int]:
+    """How many labels each loss of a batch is summed over."""
+    return {LABELS: max(least, batch.n_labels), CLASSES: max(least, batch.n_classes)}
 
 
 def join_processes(device: torch.device) -> int:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from models.architectures.transformer import Transformer, TransformerConfig
 from models.tasks.pair_files import read_pairs
 from models.tokenizers.base import END, PAD, START, Tokenizer
-from models.training.batches import Batch, Pair, bucketed, collate
+from models.training.batches import NO_LABEL, Batch, Pair, bucketed, collate
 from models.training.objectives import label_smoothed_loss
 from models.training.progress import cross_attention_entropy
 from models.training.recipe import scheduled_rate
@@ -68,7 +68,7 @@ def their_logits(model: nn.Module, batch: Batch, **more: bool) -> Tensor:
 def their_entropy(model: nn.Module, batch: Batch) -> float:
     weights = torch.stack(their_logits(model, batch, output_attentions=True).cross_attentions)   # (layer, batch, head, m, n)
     shares = torch.special.entr(weights).sum(-1) / (batch.inputs[0] != PAD).sum(-1).log()[:, None, None]
-    return float(shares.permute(1, 3, 0, 2)[batch.labels != PAD].mean())
+    return float(shares.permute(1, 3, 0, 2)[batch.labels != NO_LABEL].mean())
 
 
 class Learner:
@@ -84,7 +84,7 @@ class Learner:
         self.optimizer.param_groups[0]["lr"] = rate
         loss = label_smoothed_loss(self.logits(batch), batch.labels, PLAN.recipe.label_smoothing)
         self.optimizer.zero_grad()
-        (loss / (batch.labels != PAD).sum()).backward()
+        (loss / (batch.labels != NO_LABEL).sum()).backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), PLAN.recipe.clip)
         self.optimizer.step()
 
@@ -92,7 +92,7 @@ class Learner:
     def measured(self, batches: list[Batch]) -> Measured:
         self.model.eval()
         total = sum(float(label_smoothed_loss(self.logits(batch), batch.labels)) for batch in batches)
-        tokens = sum(int((batch.labels != PAD).sum()) for batch in batches)
+        tokens = sum(int((batch.labels != NO_LABEL).sum()) for batch in batches)
         return total / tokens, sum(map(self.entropy, batches)) / len(batches)
 
 
@@ -111,13 +111,14 @@ def run(options: argparse.Namespace) -> Iterator[tuple[int, dict[str, Measured]]
     train, valid, vocab_size = caption_like(options.data)
     config = TransformerConfig(vocab_size, **PLAN.sizes | {"init": options.init, "dropout": options.dropout})
     each = learners(config, options.seed, ours_only=options.ours_only)
-    held_out = [collate(valid[i : i + 100]) for i in range(0, N_VALID, 100)]
+    special = Tokenizer.characters("")
+    held_out = [collate(valid[i : i + 100], special) for i in range(0, N_VALID, 100)]
     highest = PLAN.recipe.learning_rate * scheduled_rate(PLAN.recipe.warmup, config.d_model, PLAN.recipe.warmup)
     factor = highest / scheduled_rate(options.warmup, config.d_model, options.warmup)
     lengths = [(len(source), len(target)) for source, target in train]
     epochs = (bucketed(lengths, options.max_tokens, random.Random(f"{options.seed}/{n}")) for n in range(10**6))
     for step, rows in enumerate(islice((rows for epoch in epochs for rows in epoch), options.steps), 1):
-        batch, rate = collate([train[i] for i in rows]), factor * scheduled_rate(step, config.d_model, options.warmup)
+        batch, rate = collate([train[i] for i in rows], special), factor * scheduled_rate(step, config.d_model, options.warmup)
         for learner in each.values():
             learner.step(batch, rate, step)
         if step % options.every == 0 or step == options.steps:

@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.tokenizers.base import PAD
+from models.training.batches import NO_LABEL
 from models.training.recipes import PLANS
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 from tests.benchmarks.training import Learner, largest_difference, random_batches
@@ -88,7 +89,7 @@ def compare(what: str, config: Seq2SeqConfig, rounds: int = 8) -> Result:
     if (gap := largest_difference(ours, rival, batches[0])) > 1e-4:
         raise ValueError(f"the two models should compute the same, but their logits differ by {gap:.2g}")
     theirs, our = in_turns(*(partial(Learner(model, batches).steps, N_BATCHES) for model in (rival, ours)), rounds)
-    tokens = sum(int((b.labels != PAD).sum()) for b in batches)
+    tokens = sum(int((b.labels != NO_LABEL).sum()) for b in batches)
     detail = f"{tokens / median(our):,.0f} against {tokens / median(theirs):,.0f} target tokens/s"
     return Result(f"training tokens/s over torch's modules: {what}", over(theirs, our), "≥ 0.83", detail)
 

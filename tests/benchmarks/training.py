@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from models.architectures.transformer import Transformer, TransformerConfig
-from models.tokenizers.base import PAD
-from models.training.batches import Batch, bucketed, collate
+from models.tokenizers.base import Tokenizer
+from models.training.batches import NO_LABEL, Batch, bucketed, collate
 from models.training.objectives import label_smoothed_loss
 from tests.benchmarks.recording import ENG_FRA
 from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
@@ -94,7 +94,8 @@ def random_batches(vocab_size: int, max_tokens: int, n: int, seed: int = 1) -> l
     def tokens(k: int) -> list[int]:
         return rng.choices(range(4, vocab_size), k=k)
 
-    return [collate([(tokens(lengths[i][0]), tokens(lengths[i][1])) for i in batch]) for batch in some]
+    special = Tokenizer.characters("")
+    return [collate([(tokens(lengths[i][0]), tokens(lengths[i][1])) for i in batch], special) for batch in some]
 
 
 class Learner:
@@ -123,7 +124,7 @@ def largest_difference(ours: nn.Module, rival: nn.Module, batch: Batch) -> float
     """Between the two models' logits of one batch with dropout off, over real positions."""
     with torch.no_grad():
         a, b = (m.eval()(*batch.inputs) for m in (ours, rival))
-    return float((a - b)[batch.labels != PAD].abs().max())
+    return float((a - b)[batch.labels != NO_LABEL].abs().max())
 
 
 def compare(what: str, *, as_it_comes: bool, rounds: int = 8) -> Result:
@@ -137,7 +138,7 @@ def compare(what: str, *, as_it_comes: bool, rounds: int = 8) -> Result:
         raise ValueError(f"the two models should compute the same, but their logits differ by {gap:.2g}")
     passes = [partial(Learner(model, batches).steps, n_batches) for model in (rival, ours)]
     theirs, our = in_turns(*passes, rounds)
-    tokens = sum(int((b.labels != PAD).sum()) for b in batches)
+    tokens = sum(int((b.labels != NO_LABEL).sum()) for b in batches)
     name = "nn.Transformer as it comes" if as_it_comes else "nn.Transformer"
     detail = f"{tokens / median(our):,.0f} against {tokens / median(theirs):,.0f} target tokens/s"
     return Result(f"training tokens/s over {name}: {what}", over(theirs, our), "≥ 1", detail)

@@ -99,7 +99,7 @@ def test_what_a_model_wrote_need_not_be_utf_8():
 
 
 def test_special_rows_and_the_first_ids():
-    encoding = BYTES.encode("The", begins=True, ends=True)
+    encoding = BYTES.encode("The", before="start", after="end")
     assert encoding.tokens == ("<s>", "The", "</s>")
     assert [BYTES.token(i) for i in range(4)] == SPECIALS
     assert BYTES.vocab_size == 290

@@ -172,7 +172,7 @@ def pieces() -> Tokenizer:
 
 
 def test_tokens_look_like_their_text(pieces: Tokenizer) -> None:
-    shown = labels(pieces.encode("a book 漢", ends=True))
+    shown = labels(pieces.encode("a book 漢", after="end"))
     assert "".join(label.text for label in shown) == "a·book·漢[end]"
     assert shown[-1].special
     assert not shown[0].special
@@ -180,7 +180,7 @@ def test_tokens_look_like_their_text(pieces: Tokenizer) -> None:
 
 
 def test_special_tokens_are_told_from_text_that_looks_like_them(pieces: Tokenizer) -> None:
-    shown = labels(pieces.encode("<s>", begins=True))
+    shown = labels(pieces.encode("<s>", before="start"))
     assert shown[0].text == "[start]"
     assert not any(label.special and label.text == "[start]" for label in shown[1:])
 

@@ -57,8 +57,8 @@ def test_the_presets_are_the_papers_models():
 
 
 def test_it_is_asked_with_a_text_and_perhaps_what_follows():
-    assert [(f.name, f.stream, f.optional, f.begins, f.ends) for f in GPT.fields] == [
-        ("text", "text", False, True, False), ("continuation", "text", True, False, False),
+    assert [(f.name, f.stream, f.optional, f.before, f.after) for f in GPT.fields] == [
+        ("text", "text", False, "start", ""), ("continuation", "text", True, "", ""),
     ]  # fmt: skip
     assert (GPT.streams, GPT.writes, random_gpt().continues) == (("text",), "text", True)
 

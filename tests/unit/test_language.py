@@ -20,8 +20,9 @@ from models.tasks.split import same_text, split_of
 from models.tasks.text_files import in_parts, read_documents
 from models.tokenizers.base import END, START
 from models.training import likelihood
+from models.training.batches import NO_LABEL
 from models.training.likelihood import baselines, likelihoods, measures
-from models.training.ngrams import KneserNey
+from models.training.ngrams import BEFORE, KneserNey
 from models.training.recipe import Recipe
 from models.training.trainer import Trainer
 from models.training_record import check_record
@@ -139,18 +140,18 @@ def test_the_vocabulary_is_learned_on_training_documents_alone(folder):
 
 def test_a_document_is_read_from_its_beginning_to_its_end_and_cut_where_it_is_long():
     labels = [*range(10, 21), END]
-    assert list(cut(labels, 12)) == [([START, *labels[:-1]], labels)]
-    assert list(cut(labels, 5)) == [
+    assert list(cut(labels, 12, START)) == [([START, *labels[:-1]], labels)]
+    assert list(cut(labels, 5, START)) == [
         ([START, 10, 11, 12, 13], labels[:5]), ([START, 15, 16, 17, 18], labels[5:10]), ([START, 20], [20, END]),
     ]  # fmt: skip
     firsts = set()
     for seed in range(50):
-        windows = list(cut(labels, 5, random.Random(seed)))
+        windows = list(cut(labels, 5, START, random.Random(seed)))
         assert [label for _, mine in windows for label in mine] == labels
         assert all(inputs == [START, *mine[:-1]] and len(mine) <= 5 for inputs, mine in windows)
         firsts.add(len(windows[0][1]))
     assert firsts == {1, 2, 3, 4, 5}
-    assert next(cut(labels, 12, random.Random(1)))[1] == labels      # a short document is never cut
+    assert next(cut(labels, 12, START, random.Random(1)))[1] == labels      # a short document is never cut
 
 
 def test_an_epoch_has_every_token_once_and_no_row_has_two_documents(task):
@@ -167,7 +168,8 @@ def test_an_epoch_has_every_token_once_and_no_row_has_two_documents(task):
         assert (inputs[:, 0] == START).all()
         assert (inputs[:, 1:] != START).all()
         assert (inputs != END).all()
-        assert torch.equal(inputs[:, 1:][padded.labels[:, 1:] != 0], padded.labels[:, :-1][padded.labels[:, 1:] != 0])
+        going_on = padded.labels[:, 1:] != NO_LABEL
+        assert torch.equal(inputs[:, 1:][going_on], padded.labels[:, :-1][going_on])
         seen += [tuple(labels) for _, labels in batch]
     assert full
     assert sum(map(len, seen)) == n
@@ -188,7 +190,7 @@ def test_batches_are_a_function_of_the_seed_and_long_documents_are_cut_elsewhere
         while sum(labels[-1] == END for batch in epoch for _, labels in batch) < n:
             epoch.append(next(batches))
     assert epochs[0] != epochs[1]
-    first = [next(cut(whole.labels("train")[0], 23, random.Random(f"{seed}/0")))[1] for seed in range(9)]
+    first = [next(cut(whole.labels("train")[0], 23, START, random.Random(f"{seed}/0")))[1] for seed in range(9)]
     assert len({len(labels) for labels in first}) > 3
 
 
@@ -292,17 +294,17 @@ def test_a_bigram_by_hand():
     d = 5 / 7
     lower = {4: 1.5 / 7, 5: 0.5 / 7, 6: 2.5 / 7, 7: 0.5 / 7, 8: 0.0}
     lower = {token: p + 0.5 * 4 / 7 / 11 for token, p in lower.items()}
-    assert model.prob(4, (START,)) == pytest.approx((2 - d) / 3 + d * 2 / 3 * lower[4])
+    assert model.prob(4, (BEFORE,)) == pytest.approx((2 - d) / 3 + d * 2 / 3 * lower[4])
     assert model.prob(5, (4,)) == pytest.approx((3 - d) / 3 + d * 1 / 3 * lower[5])
     assert model.prob(8, (5,)) == pytest.approx(d * 3 / 3 * lower[8])
     assert model.prob(6, (7,)) == pytest.approx(lower[6])          # nothing ever followed 7
-    assert model.log_prob([4, 5]) == pytest.approx(math.log(model.prob(4, (START,)) * model.prob(5, (4,))))
+    assert model.log_prob([4, 5]) == pytest.approx(math.log(model.prob(4, (BEFORE,)) * model.prob(5, (4,))))
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_probabilities_sum_to_one_after_whatever_context(order):
     model = KneserNey(ROWS, 11, order)
-    for context in ((START, START), (START, 4), (4, 5), (5, 4), (6, 6), (9, 9), (4, 9)):
+    for context in ((BEFORE, BEFORE), (BEFORE, 4), (4, 5), (5, 4), (6, 6), (9, 9), (4, 9)):
         own = context[len(context) - order + 1 :] if order > 1 else ()
         assert sum(model.prob(token, own) for token in range(11)) == pytest.approx(1)
         assert min(model.prob(token, own) for token in range(11)) > 0

@@ -10,7 +10,7 @@ from small import padded_ids, random_attention_only, random_model, random_seq2se
 from models.architectures.transformer import TransformerConfig
 from models.checkpoint import load_checkpoint
 from models.training import progress
-from models.training.batches import Batch
+from models.training.batches import NO_LABEL, Batch
 from models.training.recipe import Recipe
 
 
@@ -56,8 +56,7 @@ def test_the_entropy_is_that_of_each_row_alone(kind):
     """By hand from runs of one unpadded pair each: Σ −w·ln w / ln n, a mean over target positions, heads and layers."""
     model = MODELS[kind]()
     source, target = padded_ids()
-    labels = target.roll(-1, 1).masked_fill(target == 0, 0)
-    labels[target != 0] = 5
+    labels = torch.full_like(target, 5).masked_fill(target == 0, NO_LABEL)
     shares = []
     for row, (n, m) in enumerate(((11, 13), (7, 5))):
         with progress.record() as recording, torch.no_grad():

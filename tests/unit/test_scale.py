@@ -43,8 +43,8 @@ def test_the_start_and_the_end_can_be_left_out_and_nothing_else() -> None:
 
 
 def test_the_key_says_what_is_drawn_and_what_is_not() -> None:
-    assert {name: Scale(name).key([0]) for name in NAMES} == NAMES
-    assert Scale("row", True).key([0]) == "the largest attention weight of its row; [start] and [end] left out"
+    assert {name: Scale(name).key(["[start]"]) for name in NAMES} == NAMES
+    assert Scale("row", True).key(["[start]", "[end]"]) == "the largest attention weight of its row; [start] and [end] left out"
     assert Scale("row", True).key([]) == "the largest attention weight of its row"      # there is nothing to leave out
 
 
@@ -61,4 +61,5 @@ def test_the_svg_is_drawn_on_the_same_scale(trace: Trace, scale: Scale) -> None:
             continue
         strength = weights[q, k] / weights[q].max() if scale.name == "row" else math.sqrt(weights[q, k])
         assert np.abs(rgb(box.get("fill")) - mixed(float(strength), "#ffffff", "#1b3fae")).max() <= 1
-    assert drawing.said(f"{scale.key([5])}; rows read (query), columns are read (key); hatched = masked") is not None
+    key = scale.key(["[end]"])
+    assert drawing.said(f"{key}; rows read (query), columns are read (key); hatched = masked") is not None

@@ -102,7 +102,7 @@ def test_merges_stay_inside_words_and_an_apostrophe_ends_one():
 
 
 def test_special_rows():
-    source, target = LETTERS.encode("ab", ends=True), LETTERS.encode("ab", begins=True)
+    source, target = LETTERS.encode("ab", after="end"), LETTERS.encode("ab", before="start")
     assert source.tokens == ("a", "b", "</s>")
     assert source.ids[-1] == END
     assert source.offsets == ((0, 1), (1, 2), None)

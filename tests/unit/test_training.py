@@ -214,8 +214,8 @@ def test_a_loss_that_is_no_number_ends_the_run_and_touches_neither_weights_nor_f
     files = {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
     before = [p.detach().clone() for p in trainer.model.parameters()]
     if broken == "loss":
-        whole = trainer._loss
-        trainer._loss = lambda *given: whole(*given) * float("nan")
+        whole = trainer._losses
+        trainer._losses = lambda *given: {name: loss * float("nan") for name, loss in whole(*given).items()}
     else:
         trainer.model.embedding.weight.register_hook(lambda gradient: gradient * float("inf"))
     with pytest.raises(FloatingPointError, match="at step 4; try a smaller --learning-rate"):

@@ -10,6 +10,7 @@ from torch import nn
 
 from models.architectures.transformer import Transformer, TransformerConfig
 from models.trace import record
+from models.training.batches import NO_LABEL
 from models.training.objectives import label_smoothed_loss
 
 
@@ -233,7 +234,7 @@ def test_dropout_is_for_training_only():
 def test_label_smoothing_by_hand():
     """ε is spread over all tokens, padding is not counted, and the loss is a sum."""
     logits = torch.randn(1, 3, 5)
-    labels = torch.tensor([[4, 2, 0]])
+    labels = torch.tensor([[4, 2, NO_LABEL]])
     log_probs = logits.log_softmax(-1)[0]
     plain = -(log_probs[0, 4] + log_probs[1, 2])
     uniform = -log_probs[:2].mean(-1).sum()

@@ -11,7 +11,7 @@ from models.tasks.pair_files import fingerprint, read_pairs
 from models.tasks.split import split_of
 from models.tasks.translation import TATOEBA_LICENCE, TranslationTask
 from models.tokenizers.base import END, PAD, START, Tokenizer
-from models.training.batches import bucketed, collate
+from models.training.batches import NO_LABEL, bucketed, collate
 
 WORDS = [("one", "un"), ("red", "rouge"), ("big", "grand"), ("old", "vieux"), ("dog", "chien"), ("cat", "chat"), ("I", "je")]
 
@@ -115,7 +115,7 @@ def test_batches_are_bounded_by_their_padded_tokens(task):
     n_pairs, seen, sizes = len(task._train), [], []
     while len(seen) < n_pairs:
         batch = next(batches)
-        padded = collate(batch)
+        padded = task.collate(batch)
         assert sum(ids.numel() for ids in padded.inputs) <= 211
         sizes.append(len(batch))
         seen += [(tuple(s), tuple(t)) for s, t in batch]
@@ -172,11 +172,11 @@ def test_an_epoch_of_several_pools_has_every_pair_once_in_no_order_of_length():
 
 
 def test_collating_shifts_the_target_right():
-    batch = collate([([7, 8, 9], [5]), ([7], [5, 6])])
+    batch = collate([([7, 8, 9], [5]), ([7], [5, 6])], Tokenizer.characters("abcdef"))
     source, target = batch.inputs
     assert source.tolist() == [[7, 8, 9, END], [7, END, PAD, PAD]]
     assert target.tolist() == [[START, 5, PAD], [START, 5, 6]]
-    assert batch.labels.tolist() == [[5, END, PAD], [5, 6, END]]
+    assert batch.labels.tolist() == [[5, END, NO_LABEL], [5, 6, END]]
 
 
 def test_the_vocabulary_is_learned_on_both_sides_of_the_training_pairs_alone(task):

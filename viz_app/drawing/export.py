@@ -70,7 +70,7 @@ def head_svg(trace: Trace, site: AttentionSite, head: int, title: str, scale: Sc
         f'<g transform="translate({LEFT + (k + 0.6) * CELL} {TOP - 8}) rotate(-45)">{_text(0, 0, label.text, "start")}</g>'
         for k, label in enumerate(key)
     ]
-    parts += [_scale(LEFT, TOP + rows * CELL + 18, scale.key(hidden)), "</svg>"]
+    parts += [_scale(LEFT, TOP + rows * CELL + 18, scale.key([key[i].text for i in hidden])), "</svg>"]
     return "".join(parts)
 
 

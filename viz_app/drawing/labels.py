@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from models.asked import MASK
 from models.tokenizers.base import Encoding
+from models.tokenizers.special_tokens import UNKNOWN_TOKENS
 from models.trace import AttentionSite, Trace
 from models.trace.outputs import NextToken
 
@@ -10,6 +12,7 @@ SPACE = "·"
 ARROW = " → "      # between what a row has read and what it writes; a label's own spaces are shown as SPACE
 END = "[end]"
 _SPECIAL = {"<s>": "[start]", "</s>": END, "<pad>": "[padding]", "<unk>": "[unknown]"}
+_SPECIAL |= {"[PAD]": "[padding]", "[UNK]": "[unknown]", "[CLS]": "[CLS]", "[SEP]": "[SEP]", "[MASK]": "[MASK]"}
 SPECIAL_NAMES = frozenset(_SPECIAL.values())
 
 
@@ -82,14 +85,19 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _label(token: str, place: tuple[int, int] | None, text: str) -> Label:
-    if place is None and token in _SPECIAL:
-        return Label(_SPECIAL[token], f"special token {token}", special=True)
-    if token == "<unk>":
+    if (place is None and token in _SPECIAL) or token == MASK:
+        return special_label(token)
+    if token in UNKNOWN_TOKENS:
         piece = text[slice(*place)] if place else ""
-        return Label(visible(piece) or "[unknown]", "not in this model's vocabulary, read as <unk>", special=not piece)
+        return Label(visible(piece) or "[unknown]", f"not in this model's vocabulary, read as {token}", special=not piece)
     shown = visible(token.replace("▁", " "))
     starts_the_text = place is not None and place[0] == 0
     return Label(shown[1:] if starts_the_text and token.startswith("▁") and len(shown) > 1 else shown)
+
+
+def special_label(token: str) -> Label:
+    """The label of a special token, which has no text of its own."""
+    return Label(_SPECIAL[token], f"special token {token}", special=True)
 
 
 def token_text(token: str) -> str:

@@ -1,7 +1,12 @@
 """Lines of plain text for the component `plain`: notes, what was read and written, checks."""
 
+from collections.abc import Callable
+
+from torch import Tensor
+
 from models.analysis.checks import Check
 from models.trace import Trace
+from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span
 from viz_app import words
 from viz_app.drawing.labels import token_text
 
@@ -23,7 +28,7 @@ def strip(trace: Trace, terms: words.Terms, stale: bool, answer: tuple[str, str]
     field, given = next((name, text) for name, text in trace.fields.items())
     label, output = answer or answered(trace)
     aside = "The last text that could be run: see the note at the left." if stale else ""
-    text = "".join(filter(None, trace.fields.values())) if not trace.next_token.is_closed else given
+    text = read_text(trace) or given
     long = max(len(text), len(output)) > 42
     return rows(
         "written long" if long else "written",
@@ -32,13 +37,55 @@ def strip(trace: Trace, terms: words.Terms, stale: bool, answer: tuple[str, str]
     )
 
 
+def read_text(trace: Trace) -> str:
+    """What was typed and stands together: a text and what follows it, or a second one. "" where only the first text counts."""
+    output, texts = first_output(trace), [text for text in trace.fields.values() if isinstance(text, str) and text]
+    if isinstance(output, Span) or (isinstance(output, NextToken) and output.is_closed):
+        return ""
+    return ("" if isinstance(output, NextToken) else " ").join(texts)
+
+
 def answered(trace: Trace) -> tuple[str, str]:
-    """What the model's answer is, in words, and the answer."""
-    expected = trace.next_token
-    if expected.is_closed:
+    """What the model's answer is, in words, and the answer; the picture of words follows from the type of its first output."""
+    output = first_output(trace)
+    return _ANSWERED[type(output)](trace, output)
+
+
+def first_output(trace: Trace) -> Output:
+    """What the model answers first of all."""
+    return next(iter(trace.outputs.values()))
+
+
+def _expected(trace: Trace, output: NextToken) -> tuple[str, str]:
+    if output.is_closed:
         return "the model's own next token, position by position" if trace.teacher_forced else "the model writes", trace.output
-    probability = float(expected.log_probs[-1].max().exp())
-    return f"most likely next, {100 * probability:.0f} %", token_text(expected.predicted[-1])
+    return f"most likely next, {_percent(output.log_probs[-1].max().exp())}", token_text(output.predicted[-1])
+
+
+def _guessed(trace: Trace, output: MaskedToken) -> tuple[str, str]:
+    others = [each for each in trace.outputs.values() if isinstance(each, ClassProbabilities)]
+    if output.positions:
+        best = zip(output.predicted, output.log_probs.amax(-1).exp(), strict=True)
+        return "most likely in the place of [MASK]", ", ".join(f"{token_text(token)} ({_percent(p)})" for token, p in best)
+    return _classed(trace, others[0]) if others else ("the model guesses words that are hidden", "type [MASK] for one")
+
+
+def _classed(trace: Trace, output: ClassProbabilities) -> tuple[str, str]:
+    name = next(name for name, each in trace.outputs.items() if each is output)
+    return f"{name}, {_percent(output.probabilities.max())}", output.predicted
+
+
+def _found(trace: Trace, output: Span) -> tuple[str, str]:
+    return f"the answer in the text, {_percent(output.log_probs[output.start, output.end].exp())}", output.text
+
+
+def _percent(p: Tensor) -> str:
+    return f"{100 * float(p):.0f} %"
+
+
+_ANSWERED: dict[type, Callable[..., tuple[str, str]]] = {
+    NextToken: _expected, MaskedToken: _guessed, ClassProbabilities: _classed, Span: _found,
+}  # fmt: skip
 
 
 def checked(checks: list[Check]) -> dict:

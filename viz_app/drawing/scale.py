@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.tokenizers.base import END, START, Encoding
+from models.tokenizers.encoding import Encoding
+from models.tokenizers.special_tokens import SETS
 
 # what has the strongest colour; components/head/scale.js has the same functions
 NAMES = {
@@ -14,10 +15,13 @@ NAMES = {
 }  # fmt: skip
 WEIGHT, ROW, ROOT = NAMES
 
+# stand round every text
+_FRAME = {names[name] for names in SETS for name in ("start", "end", "cls", "sep") if name in names}
+
 
 @dataclass(frozen=True)
 class Scale:
-    """One of NAMES, and whether the keys that take what a head has no use for, [start] and [end], are left out of the picture."""
+    """One of NAMES, and whether the keys that take what a head has no use for, as [start] and [end] do, are left out."""
 
     name: str = WEIGHT
     hides_sinks: bool = False
@@ -32,12 +36,13 @@ class Scale:
             return np.divide(shown, largest, out=np.zeros_like(shown), where=largest > 0)
         return np.sqrt(shown) if self.name == ROOT else shown
 
-    def key(self, sinks: Sequence[int] = ()) -> str:
-        """What the strongest colour stands for, and what is left out."""
-        return f"{NAMES[self.name]}{'; [start] and [end] left out' * bool(self.hides_sinks and sinks)}"
+    def key(self, sinks: Sequence[str] = ()) -> str:
+        """What the strongest colour stands for, and the names of what is left out."""
+        names = " and ".join(dict.fromkeys(sinks))
+        return f"{NAMES[self.name]}; {names} left out" if self.hides_sinks and names else NAMES[self.name]
 
 
 def sinks(row: Encoding) -> list[int]:
-    """The places of <s> and </s> in a row of keys."""
-    places = zip(row.ids, row.offsets, strict=True)
-    return [i for i, (token, offset) in enumerate(places) if offset is None and token in (START, END)]
+    """The places of <s> and </s>, or of [CLS] and [SEP], in a row of keys."""
+    places = zip(row.tokens, row.offsets, strict=True)
+    return [i for i, (token, offset) in enumerate(places) if offset is None and token in _FRAME]

@@ -65,7 +65,7 @@ def trace(scope: Scope, texts: tuple[str, ...], drafts: tuple[tuple[int, ...], .
 
 def _given(scope: Scope, texts: tuple[str, ...]) -> tuple[str | None, ...]:
     """The texts as the model's fields: an optional one that is blank is not given."""
-    fields = scope.model.fields
+    fields = scope.model.text_fields
     return tuple(None if field.optional and not text.strip() else text for field, text in zip(fields, texts, strict=True))
 
 
@@ -111,7 +111,7 @@ def swapped_trace(scope: Scope, similarity: str, of: Trace) -> Trace:
 
 def _again(scope: Scope, of: Trace) -> Trace:
     model = scope.model
-    asked = tuple(of.fields.values()) if model.continues else tuple(of.streams[field.stream] for field in model.fields)
+    asked = tuple(of.streams[field.stream] for field in model.fields) if model.translates else tuple(of.fields.values())
     return _of(scope, "again", asked, make=lambda: scope.run_batch([asked])[0])
 
 

@@ -77,10 +77,11 @@ class LiveSession:
 
     def show(self, shown: CurrentRun) -> None:
         """A new run, to be shown from now on."""
-        written = shown.trace.streams[shown.scope.model.writes].ids[1:]
+        model = shown.scope.model
+        written = shown.trace.streams[model.writes].ids[1:] if model.can_write else ()
         if not (self.shown and self.shown.scope is shown.scope):
             self._written.clear()
-        if not shown.trace.teacher_forced and written not in self._written:
+        if written and not shown.trace.teacher_forced and written not in self._written:
             self._written.append(written)
         self.shown = shown
 

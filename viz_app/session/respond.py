@@ -16,7 +16,7 @@ from viz_app.session.live import LiveSession, Pictures
 def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dict]]:
     """The run of what stands in the boxes of the model's fields, None if there is none, and the small print under each box: how
     long its row of tokens is, or what is wrong with it. The session then shows it."""
-    scope, fields = session.scope, session.scope.model.fields
+    scope, fields = session.scope, session.scope.model.text_fields
     notes = {field.name: small_print("") for field in fields}
     try:
         trace = cache.trace(scope, texts, session.drafts(scope))
@@ -28,6 +28,8 @@ def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dic
         row = trace.streams[field.stream]
         notes[field.name] = small_print(words.length(row.tokens, scope.n_ctx, row.unknown))
         notes |= {later.name: small_print("") for later in fields if later.stream == field.stream and later is not field}
+    for name, warning in scope.warnings(*texts).items():
+        notes[name] = small_print(words.warned(notes[name]["rows"][0][1], warning))
     session.show(CurrentRun(scope, trace))
     return trace, notes
 
@@ -36,7 +38,7 @@ def answering(session: LiveSession, pictures: Callable[[CurrentRun], Pictures]) 
     """How the page that stands answers newly typed texts, given how it makes its own pictures of a run."""
 
     def answer(*texts: str) -> Pictures:
-        if not _stands(session) or len(texts) != len(session.scope.model.fields):
+        if not _stands(session) or len(texts) != len(session.scope.model.text_fields):
             return {}
         trace, notes = read(session, *texts)
         if not trace:

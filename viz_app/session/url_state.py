@@ -15,6 +15,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from models.architectures import ARCHITECTURES
+from models.architectures.base import TEXT
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.sites import sharpest_head
 from viz_app.session.parameters import Choice, Parameter, Text, Whole
@@ -25,7 +26,7 @@ CHECKPOINT = Text("checkpoint", is_step=True)
 # field of a model → the text typed for it; models with fields of one name share it
 FIELDS = {
     field.name: Text(field.name, default="" if field.optional else None)
-    for model, _ in ARCHITECTURES.values() for field in model.fields
+    for model, _ in ARCHITECTURES.values() for field in model.possible_fields() if field.kind == TEXT
 }
 SITE, HEAD = Text("site", is_step=True), Whole("head", is_step=True)
 LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")

@@ -9,23 +9,42 @@ _EXAMPLES = {
         "She is reading a book.", "We like him.", "I don't want to go to school today.", "Where did you buy this hat?",
         "The little dog that I saw yesterday was very hungry.",
     ],
+    "mlm": ["The little dog was very [MASK].", "She is [MASK] a book.", "I don't want to go to [MASK] today."],
+    "span": [
+        ("Where is Mary?", "Mary went to the kitchen. John moved to the garden."),
+        ("Where is the book?", "John took the book. Mary went to the office. John moved to the park."),
+    ],
     "language": ["The little dog was very hungry, so", "Once upon a time there was", "I don't want to go to school"],
 }
 
 
-def examples(task: str) -> list[str]:
-    """Example sources for a task, at least one."""
+Example = tuple[str, ...]       # a text for each of the model's first fields
+
+
+def examples(task: str) -> list:
+    """Example sources for a task, at least one: texts, or tuples of them for a model that is asked several."""
     return _EXAMPLES.get(task, _EXAMPLES["translation"])
 
 
+def offered(scope: Scope) -> list[Example]:
+    """At least one example that this model can read: its checkpoint's own, else its task's; if all are too long for it, as much
+    of the first one's last text as it can read."""
+    n = len(scope.model.text_fields)
+    each = [(one,) if isinstance(one, str) else tuple(one[:n]) for one in scope.examples or examples(scope.task)]
+    # a box takes one line
+    keeps = holds_lines(scope)
+    lines = [
+        tuple(text.strip() if keeps else text.strip().splitlines()[-1] for text in texts)
+        for texts in each if all(map(str.strip, texts))
+    ]
+    *first, last = lines[0]
+    beginnings = ((*first, last[:end]) for end in range(len(last), 0, -1))
+    return [texts for texts in lines if readable(scope, *texts)] or [next(b for b in beginnings if readable(scope, *b))]
+
+
 def suited(scope: Scope) -> list[str]:
-    """At least one source that this model can read: its checkpoint's own examples, else its task's; if all are too long
-    for it, as much of the first as it can read."""
-    whole = scope.examples or examples(scope.task)
-    lines = holds_lines(scope)
-    offered = [text.strip() if lines else text.strip().splitlines()[-1] for text in whole if text.strip()]
-    beginnings = (offered[0][:end] for end in range(len(offered[0]), 0, -1))
-    return [text for text in offered if readable(scope, text)] or [next(b for b in beginnings if readable(scope, b))]
+    """The first text of each example."""
+    return [first for first, *_ in offered(scope)]
 
 
 def holds_lines(scope: Scope) -> bool:
@@ -34,9 +53,9 @@ def holds_lines(scope: Scope) -> bool:
     return tokenizer.decode(tokenizer.encode("\n").ids) == "\n"
 
 
-def readable(scope: Scope, text: str) -> bool:
+def readable(scope: Scope, *texts: str) -> bool:
     try:
-        scope.encode(text)
+        scope.encode(*texts)
     except InputError:
         return False
     return True

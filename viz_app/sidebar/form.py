@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 import streamlit as st
 
@@ -16,7 +17,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Text
 from viz_app.session.url_state import CHECKPOINT, FIELDS, bound
-from viz_app.sidebar.examples import examples, suited
+from viz_app.sidebar.examples import examples, offered
 from viz_app.ui import note
 
 LANDING = "eng-fra"     # the checkpoint a newcomer sees first
@@ -76,21 +77,20 @@ def _texts(session: LiveSession) -> bool:
     """A text box for each of the model's fields, live while typing, each with its note; and whether what stands in them has
     been run."""
     spoken = session.scope or (session.shown.scope if session.shown else None)
-    fields = spoken.model.fields if spoken else EncoderDecoder.fields
+    fields = spoken.model.text_fields if spoken else EncoderDecoder.fields
     t = words.terms(spoken.task if spoken else "", spoken.name if spoken else "")
-    offered = suited(spoken) if spoken else []
+    choices = {" · ".join(texts): texts for texts in (offered(spoken) if spoken else [])}
     if spoken:
-        _suit(spoken, offered[0])
+        _suit(spoken, next(iter(choices.values())))
     st.selectbox(
-        "Examples", offered, index=None, key=_EXAMPLE, placeholder="Pick an example …",
-        label_visibility="collapsed", on_change=_take_example, args=(fields,),
+        "Examples", list(choices), index=None, key=_EXAMPLE, placeholder="Pick an example …",
+        label_visibility="collapsed", on_change=_take_example, args=(fields, choices),
         format_func=lambda text: " ↵ ".join(text.splitlines()),
     )
-    continues = spoken is not None and spoken.model.continues
     texts, slots = [], []
     for field in fields:
         label = t.label(field.name) if field.optional else f"{t.label(field.name)} (type here)"
-        help_ = _HELP[continues] if field.optional else {}
+        help_ = _help(spoken) if field.optional else {}
         texts.append(st.text_area(label, height="content", **help_, **bound(FIELDS[field.name], _text(field))))
         slots.append(st.empty())
     session.redraw(*texts)
@@ -103,18 +103,24 @@ def _texts(session: LiveSession) -> bool:
     return trace is not None
 
 
-# of the optional text: of a model that writes another text, and of one that goes on with its own
-_HELP = {
-    False: {
-        "placeholder": "empty: the model writes it",
-        "help": "Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
-    },
-    True: {
-        "placeholder": "empty: the text ends here",
-        "help": "Read right behind the text above, as if the model had written it (teacher forcing). Begin with a space where a "
-        "new word begins.",
-    },
-}
+def _help(scope: Scope | None) -> dict[str, str]:
+    """What is said of the optional text: of a model that writes another text, of one that goes on with its own, and of one that
+    does not write."""
+    if scope is None or scope.model.translates:
+        return {
+            "placeholder": "empty: the model writes it",
+            "help": "Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
+        }
+    if scope.model.continues:
+        return {
+            "placeholder": "empty: the text ends here",
+            "help": "Read right behind the text above, as if the model had written it (teacher forcing). Begin with a space where "
+            "a new word begins.",
+        }
+    return {
+        "placeholder": "empty: one text alone",
+        "help": "Leave it empty and the model reads one text. Type, and it reads both in one row and says of the second, too.",
+    }
 
 
 def _text(field: Field) -> str:
@@ -122,22 +128,21 @@ def _text(field: Field) -> str:
     return FIRST_TEXT if text is None else text
 
 
-def _suit(scope: Scope, example: str) -> None:
+def _suit(scope: Scope, example: Sequence[str]) -> None:
     """Start where the URL names no text with an example of the model's own. With a model of another task, because a sentence is
     no date, put what was last typed for that task in the place of what stands, or an example; with one of the same task, put an
     example only in the place of another. A text that came by URL stays, and so does one in fields that only other models have."""
-    first, *others = (FIELDS[field.name] for field in scope.model.fields)
+    fields = [FIELDS[field.name] for field in scope.model.text_fields]
     known, typed = st.session_state.setdefault(_SUITED, {}), st.session_state.setdefault(_TYPED, {})
-    (task, put), known[first.name] = known.get(first.name, (None, "")), (scope.task, example)
-    text, start = url_state.get(first), {first: example} | dict.fromkeys(others, "")
-    if text is None:
-        url_state.keep(first, example)
-    elif task is None or url_state.follows():
+    (task, put), known[fields[0].name] = known.get(fields[0].name, (None, "")), (scope.task, example[0])
+    text, start = url_state.get(fields[0]), dict(zip_longest(fields, example, fillvalue=""))
+    _put({field: value for field, value in start.items() if url_state.get(field) is None})
+    if text is None or task is None or url_state.follows():
         return
-    elif task != scope.task:
+    if task != scope.task:
         typed[task] = {field: url_state.get(field) for field in start}
         _put(typed.get(scope.task, start))
-    elif text == put != example:
+    elif text == put != example[0]:
         _put(start)
 
 
@@ -150,7 +155,7 @@ def _swap(session: LiveSession) -> None:
     """One button: take over the model's text to edit it, or hand the writing back to the model. Not for a model that goes on with
     the very text that is typed."""
     spoken = session.scope or (session.shown.scope if session.shown else None)
-    if spoken is None or spoken.model.continues:
+    if spoken is None or not spoken.model.translates:
         return
     target = FIELDS[spoken.model.fields[-1].name]
     if url_state.get(target).strip():
@@ -164,8 +169,8 @@ def _swap(session: LiveSession) -> None:
     st.button("Edit the model's text", key="edit", on_click=take, disabled=none, width="stretch")
 
 
-def _take_example(fields: Sequence[Field]) -> None:
-    if st.session_state[_EXAMPLE]:
-        for i, field in enumerate(fields):
-            url_state.keep(FIELDS[field.name], "" if i else st.session_state[_EXAMPLE])
+def _take_example(fields: Sequence[Field], choices: Mapping[str, Sequence[str]]) -> None:
+    if texts := choices.get(st.session_state[_EXAMPLE]):
+        for field, text in zip_longest(fields, texts, fillvalue=""):
+            url_state.keep(FIELDS[field.name], text)
         st.session_state[_EXAMPLE] = None

@@ -54,6 +54,8 @@ class Effect {
     const largest = Math.max(1, ...logBefore.map((v) => -v), ...logAfter.map((v) => -v));
     this.caption.textContent = `${given} log-probability, nats (full bar −${largest.toFixed(1)})`;
     this.table.replaceChildren();
+    this.caption.hidden = this.table.hidden = !labels.length;      // a model that does not write says nothing of its text
+    if (!labels.length) return;
     const head = put(this.table, "tr", "head");
     for (const name of ["token", "before", "after", ""]) put(head, "th", "", name);
     const row = (label, before, after, className) => {

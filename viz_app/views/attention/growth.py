@@ -69,4 +69,6 @@ def _animation(shown: CurrentRun, name: str, head: int, scale: Scale) -> bytes:
         weights = snapshot.attention[name].weights(head).numpy()
         frames.append(growth_files.Frame(step, scale.strengths(weights, hidden)))
     title = words.head_title(site, head, shown.terms)
-    return growth_files.head_gif(frames, *axes_labels(trace, site), blocked_bits(site).numpy(), title, scale.key(hidden))
+    queries, keys = axes_labels(trace, site)
+    legend = scale.key([keys[i].text for i in hidden])
+    return growth_files.head_gif(frames, queries, keys, blocked_bits(site).numpy(), title, legend)

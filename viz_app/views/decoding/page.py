@@ -23,6 +23,12 @@ def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     recurrent = run.scope.model.is_recurrent
     ui.headline(text.QUESTION, text.answer(recurrent))
     strip = st.container()
+    if not run.scope.model.can_write:
+        with strip:
+            ui.written(run.trace, run.terms, run.stale)
+        with st.container(key="explanation"):
+            st.markdown(text.DOES_NOT_WRITE)
+        return None
     if not recurrent and not run.trace.attention:
         with strip:
             ui.written(run.trace, run.terms, run.stale)

@@ -11,15 +11,14 @@ import torch
 from models.analysis.multiply_adds import work
 from models.decoding.runs import Method, Run, first_divergence
 from models.scope import Scope
-from models.tokenizers.base import SPECIALS, Encoding, Tokenizer
+from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.difference import shared
-from viz_app.drawing.labels import Label, labels, visible
+from viz_app.drawing.labels import Label, labels, special_label, visible
 from viz_app.drawing.payload import pack
 
 CANDIDATES = 8  # bars at each step; the token taken is added if it is not among them
-_SPECIAL = {"<s>": "[start]", "</s>": "[end]", "<pad>": "[padding]", "<unk>": "[unknown]"}
 HOW = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"}
 
 
@@ -94,8 +93,8 @@ class Story:
 def token_label(tokenizer: Tokenizer, i: int, first: bool = False) -> Label:
     """A token on its own; at the start of a text its leading space is not shown."""
     token = tokenizer.token(i)
-    if i < len(SPECIALS):
-        return Label(_SPECIAL[token], f"special token {token}", special=True)
+    if tokenizer.is_special(i):
+        return special_label(token)
     shown = visible(token.replace("▁", " "))
     return Label(shown[1:] if first and token.startswith("▁") and len(shown) > 1 else shown)
 

@@ -41,6 +41,13 @@ _WHY_RECURRENT = (
 )
 
 
+DOES_NOT_WRITE = (
+    "**This model does not write.** It reads the whole text at once, every token in both directions, and answers in one pass: "
+    "there is no next token, so nothing is decoded. Its answer stands above and on the page Task. To see a text written token by "
+    "token, open **gpt**, which goes on with a text, or **eng-fra**, which translates one."
+)
+
+
 def answer(recurrent: bool) -> str:
     """What training and inference do, in two sentences."""
     return _ANSWER_RECURRENT if recurrent else _ANSWER

@@ -34,7 +34,7 @@ def from_rnn(shown: CurrentRun) -> None:
         "Section", list(SECTIONS), required=True, label_visibility="collapsed",
         **url_state.bound(SECTION, url_state.get(SECTION)),
     )
-    if shown.scope.model.continues and section in OF_A_SOURCE:
+    if not shown.scope.model.translates and section in OF_A_SOURCE:
         ui.written(shown.trace, shown.terms, shown.stale)
         st.markdown(say.NO_SOURCE)
         return

@@ -12,8 +12,8 @@ QUESTION = "From RNN to attention: what changed?"
 ANSWER = "Four kinds of layer carry one token to another. What can each reach, what must wait for what, and what does it cost?"
 
 NO_SOURCE = (
-    "**This section compares how an encoder reads a source.** The model that is open has one text and no encoder: it reads from "
-    "the left and goes on. Open **eng-fra**, **eng-fra-bahdanau** or one of the date models for it; the sections on sentence "
+    "**This section compares how an encoder reads a source.** The model that is open does not read one text to write "
+    "another. Open **eng-fra**, **eng-fra-bahdanau** or one of the date models for it; the sections on sentence "
     "length, stages and similarities stand as they are."
 )
 

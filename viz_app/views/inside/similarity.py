@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from models.trace import AttentionSite, Trace
+from models.trace.outputs import NextToken
 from viz_app import words
-from viz_app.drawing.notes import small_print
+from viz_app.drawing.notes import first_output, small_print
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -35,10 +36,16 @@ def trained(run: CurrentRun, name: str) -> str:
 def swapped(own: Trace, other: Trace, site: AttentionSite, head: int, name: str, trained: str) -> str:
     """How far this head's weights have moved, and how many next tokens the model would still say."""
     apart = (own.attention[site.name].weights(head) - site.weights(head)).abs().sum(-1).mean() / 2
-    predicted = own.next_token.predicted
-    same = sum(a == b for a, b in zip(predicted, other.next_token.predicted, strict=True))
     return (
         f"{words.place(site, head)} of a model trained with the {trained} similarity, here scored by {name}: on average "
-        f"{100 * float(apart):.0f} % of a row's attention goes elsewhere. Given the same text, {same} of {len(predicted)} next "
-        f"tokens are as before: {other.output or '(nothing)'}"
+        f"{100 * float(apart):.0f} % of a row's attention goes elsewhere. {_answers(own, other)}: {other.output or '(nothing)'}"
     )
+
+
+def _answers(own: Trace, other: Trace) -> str:
+    """How much of the answer is as before."""
+    first, second = first_output(own), first_output(other)
+    if not isinstance(first, NextToken):
+        return f"The answer {'is as before' if own.output == other.output else 'is now'}"
+    same = sum(a == b for a, b in zip(first.predicted, second.predicted, strict=True))
+    return f"Given the same text, {same} of {len(first.predicted)} next tokens are as before"

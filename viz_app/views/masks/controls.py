@@ -12,7 +12,7 @@ from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import suited
 from viz_app.views.masks import notation, state, text
-from viz_app.views.masks.payloads import Choices, first_site, kinds
+from viz_app.views.masks.payloads import Choices, first_site, kinds, others
 from viz_app.views.masks.state import SECOND, WHICH
 
 _TASK = "masks task"
@@ -23,7 +23,7 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     """Draw the controls, two rows; what they say, and where the note on the batch belongs."""
     trace, changes = run.trace, state.changes(run.trace)
     columns = st.columns([2.2, 1, 1.8, 0.9], gap="small", vertical_alignment="bottom")
-    second, problem, shown = _batch(run.scope, *columns[:2])
+    second, problem, shown = _batch(run, *columns[:2])
     slot = columns[2].container(key="masks-note").empty()
     everywhere = {"on_click": state.undo, "args": ([*state.kinds(trace)],), "disabled": changes == Edits()}
     columns[3].button("Undo all changes", **everywhere, key="masks-undo")
@@ -36,8 +36,9 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     return Choices(second, problem, shown, changes, kind, site.name, head), slot
 
 
-def _batch(scope: Scope, left: DeltaGenerator, right: DeltaGenerator) -> tuple[str, str, int]:
+def _batch(run: CurrentRun, left: DeltaGenerator, right: DeltaGenerator) -> tuple[str, str, int]:
     """The second text of the batch, or "" and why it cannot be read, and which of the two is shown."""
+    scope = run.scope
     if st.session_state.get(_TASK, scope.task) != scope.task and not url_state.follows():
         url_state.keep(SECOND, None)
     st.session_state[_TASK] = scope.task
@@ -50,7 +51,7 @@ def _batch(scope: Scope, left: DeltaGenerator, right: DeltaGenerator) -> tuple[s
     which = right.segmented_control(
         "Shown", list(WHICH.options), required=True, **url_state.bound(WHICH, url_state.get(WHICH)),
     )
-    problem = _unreadable(scope, second)
+    problem = _unreadable(run, second)
     if problem or not second.strip():
         return "", problem, 0
     return second, "", WHICH.options.index(which)
@@ -64,10 +65,10 @@ def default_second(scope: Scope) -> str:
     return min(longer, key=lengths.get) if longer else offered[-1]
 
 
-def _unreadable(scope: Scope, second: str) -> str:
+def _unreadable(run: CurrentRun, second: str) -> str:
     try:
         if second.strip():
-            scope.given_ids(second)
+            run.scope.encode(second, *others(run))
     except models.InputError as error:
         return f"{str(error).replace(f'the {error.field}', 'This text')}."
     return ""

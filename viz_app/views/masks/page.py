@@ -40,7 +40,8 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGen
     session, (_, view) = live.session(), views(run, choices)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        st.markdown(text.rules(view.sites[1], residual(view.after.trace, view.sites[1]) is not None))
+        has_stream = residual(view.after.trace, view.sites[1]) is not None
+        st.markdown(text.rules(view.sites[1], has_stream, run.scope.model.can_write))
         _downloads(view, lambda: views(session.shown, choices)[1])
     with right:
         ui.checks_panel(drawn["checks"], words.trained(run.scope.training))

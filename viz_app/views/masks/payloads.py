@@ -14,12 +14,12 @@ from models.analysis.checks import Check, check_site
 from models.analysis.masked_comparison import MaskedRun
 from models.layers.masks import DRAWN, Mask, MaskLayer, SiteKind
 from models.scope import Texts
-from models.tokenizers.base import PAD, SPECIALS
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits
+from models.trace.outputs import NextToken
 from viz_app import words
-from viz_app.drawing.labels import Label, axes_labels, writes, written_labels
-from viz_app.drawing.notes import checked, small_print, strip
+from viz_app.drawing.labels import Label, axes_labels, special_label, writes, written_labels
+from viz_app.drawing.notes import checked, first_output, small_print, strip
 from viz_app.drawing.payload import pack
 from viz_app.drawing.sites import by_kind
 from viz_app.session import cache
@@ -93,8 +93,9 @@ def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]
 def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:
     """The batch of both texts under the model's own masks and under the changed ones; one run if nothing is changed."""
     trace, scope, texts = run.trace, run.scope, [choices.second] if choices.second else []
-    asked, drafts, most = [_asked(run, trace, typed=True), *((text,) for text in texts)], (), MOST_WRITTEN
-    if not scope.model.continues:
+    asked = [_asked(run, trace, typed=True), *((text, *others(run)) for text in texts)]
+    drafts, most = (), MOST_WRITTEN
+    if scope.model.translates:
         drafts, most = (trace.streams[scope.model.writes].ids[1:], *(cache.written(scope, text) for text in texts)), None
     own = cache.masked_runs(scope, tuple(asked), Edits(), drafts, most)
     if choices.changes == Edits():
@@ -102,12 +103,17 @@ def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[Mask
     return own, cache.masked_runs(scope, tuple(_asked(run, one.trace) for one in own), choices.changes, most=most)
 
 
+def others(run: CurrentRun) -> Texts:
+    """What a second text of the batch is read with: the other texts that this model cannot do without, as they stand."""
+    return tuple(run.trace.fields[field.name] for field in run.scope.model.text_fields[1:] if not field.optional)
+
+
 def _asked(run: CurrentRun, trace: Trace, typed: bool = False) -> Texts:
     """What this run read, for the model's fields: each stream in its first field. `typed`: without what the model wrote itself."""
     model, asked = run.scope.model, []
     for i, field in enumerate(model.fields):
         again = field.stream in (earlier.stream for earlier in model.fields[:i])
-        own = typed and field.stream == model.writes and not trace.teacher_forced and not model.continues
+        own = typed and field.stream == model.writes and not trace.teacher_forced and model.translates
         asked.append(None if again or own else trace.streams[field.stream])
     return tuple(asked)
 
@@ -123,18 +129,19 @@ def kinds(trace: Trace) -> dict[SiteKind, str]:
 
 
 def given_labels(trace: Trace) -> list[Label]:
-    """Of the tokens whose log-probabilities are told: the given text from its second token on, and its end if it has one."""
+    """Of the tokens whose log-probabilities are told: the given text from its second token on, and its end if it has one; none
+    of a model that does not write."""
+    if not isinstance(first_output(trace), NextToken):
+        return []
     return written_labels(trace.streams[trace.next_token.stream], trace.next_token.is_closed)
 
 
 def token_labels(trace: Trace, kind: str) -> tuple[list[Label], list[Label]]:
     """Labels of the query and the key axis, padding included."""
     site = first_site(trace, kind)
-    lengths = (site.n_query, site.n_key)
-    fill = Label("[padding]", f"special token {SPECIALS[PAD]}", special=True)
     both = []
-    for mine, n in zip(axes_labels(trace, site), lengths, strict=True):
-        both.append(mine + [fill] * (n - len(mine)))
+    for mine, tokens in zip(axes_labels(trace, site), (site.query_tokens, site.key_tokens), strict=True):
+        both.append(mine + [special_label(token) for token in tokens[len(mine):]])
     return both[0], both[1]
 
 
@@ -210,7 +217,7 @@ def _effect(shown: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
         "queryAxis": axes[0], "keyAxis": axes[1],
         "scale": next(s for s in DIFFERENCE_SCALES if float(difference.abs().max()) <= s or s == 1.0),
-        "given": shown.after.trace.next_token.stream.capitalize(),
+        "given": first_output(shown.after.trace).stream.capitalize(),
         "labels": [label.as_json() for label in given_labels(shown.after.trace)],
         "outputs": [shown.before.output, shown.after.output],
         "sums": [shown.before.log_prob, shown.after.log_prob],

@@ -7,7 +7,9 @@ from models.architectures import Model
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, SiteKind
 from models.trace import AttentionSite
 from models.trace.edits import Edits, MaskChange
+from models.trace.outputs import NextToken
 from viz_app import words
+from viz_app.drawing.notes import first_output
 from viz_app.views.masks.notation import hides_the_future
 
 QUESTION = "Masks: who may see whom, and why?"
@@ -35,14 +37,15 @@ To paint on a mask, choose a model with Bahdanau's alignment, which has one (pad
 """
 
 
-def rules(site: AttentionSite, has_stream: bool = True) -> str:
-    """What a mask is and does at this kind of attention; `has_stream`: there is a residual stream round it."""
+def rules(site: AttentionSite, has_stream: bool = True, can_write: bool = True) -> str:
+    """What a mask is and does at this kind of attention; `has_stream`: there is a residual stream round it; `can_write`: the
+    model writes while the mask holds."""
     if words.is_alignment(site):
         held = "Both texts, by position: row i is the step that reads token i. A changed step changes the states after it."
         then = "the context is all zeros, and the step goes on with its token and its state alone."
     else:
         held = "Every layer and head of that kind of attention, and both texts, by position. "
-        held += {
+        held += "" if not can_write else {
             ("encoder", "self"): f"The {site.key_stream} is read once, so writing meets the same mask at every step.",
             ("decoder", "self"): "While writing, a prefix of m tokens meets the top-left m × m part of the mask.",
             ("decoder", "cross"): "While writing, a prefix of m tokens meets the first m rows of the mask.",
@@ -58,7 +61,7 @@ ALONE = "No second text: the first runs alone, without padding."
 def second_help(model: Model) -> str:
     """What a second text is there for."""
     filled = "The shorter of the two is filled up with padding."
-    return filled if model.continues else f"{filled} The {model.writes} of this one is what the model writes for it."
+    return filled if not model.translates else f"{filled} The {model.writes} of this one is what the model writes for it."
 
 
 def batch(lengths: Sequence[int], stream: str) -> str:
@@ -176,8 +179,10 @@ def story(
     before: MaskedRun, after: MaskedRun, changes: Edits, names: Mapping[SiteKind, str], notes: list[str]
 ) -> list[str]:
     """What was changed and what came of it: what is written, what is said of the given text, what else to know."""
-    same = after.output_ids == before.output_ids
-    writes = "writes" if before.trace.next_token.is_closed else "goes on with"
+    output, same = first_output(before.trace), (after.output, after.output_ids) == (before.output, before.output_ids)
+    writes = "answers"
+    if isinstance(output, NextToken):
+        writes = "writes" if output.is_closed else "goes on with"
     wrote = f"Under these masks the model {writes}: {after.output or 'nothing'}"
     wrote += " (as before)." if same else f" (before: {before.output or 'nothing'})."
     lines = [changed(changes, names), wrote, effect(before, after), cheat(before, after, changes, names), *notes]
@@ -185,7 +190,9 @@ def story(
 
 
 def effect(before: MaskedRun, after: MaskedRun) -> str:
-    """What the change did to the given text, in nats."""
+    """What the change did to the given text, in nats; empty of a model that says nothing of its text."""
+    if not before.labels:
+        return ""
     change = after.log_prob - before.log_prob
     said = f"{nats(abs(change))} nats {'likelier' if change > 0 else 'less likely'}"
     if abs(change) < 0.0005:

@@ -39,9 +39,9 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """The shuffle test on the source text, with positions and with positions switched off; of an RNN, whose order is in its
     recurrence, on its encoder's states. Returns how the pictures are made of another run."""
     scope = shown.scope
-    if scope.model.continues:
+    if not scope.model.translates:
         ui.written(shown.trace, shown.terms, shown.stale)
-        st.markdown(say.NOT_SHUFFLED)
+        st.markdown(say.not_shuffled(scope.model))
         return None
     how, seed, writing = _order_controls()
     ui.written(shown.trace, shown.terms, shown.stale)
@@ -175,7 +175,7 @@ def added(shown: CurrentRun) -> None:
             ui.download("x, p, W and both products, npz", lambda: files.tensors_npz(numbers), "added.npz")
     with right:
         checks = claims.adding(both, x + p)
-        if config.positions != "none" and getattr(config, "norm", "post") == "post":     # under pre-LN, W_Q reads LayerNorm(x + p)
+        if config.positions != "none" and model.first_reads_sum:
             checks.append(claims.queries(both, bias, site.q[0]))
         ui.checks_panel(ui.checked(checks), words.trained(shown.scope.training))
 

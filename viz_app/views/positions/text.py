@@ -41,12 +41,22 @@ SHIFT_HELP = "Is PE(pos+k) one fixed matrix times PE(pos), wherever pos is?"
 PICTURES = "Each picture has its own download at its upper right corner, when the pointer is on it."
 
 
-NOT_SHUFFLED = (
+_OF_ONE_TEXT = (
+    "**The shuffle test here is for models that read one text and write another.** This model reads one row, in which special "
+    "tokens and segments have their places, too. Open **eng-fra** or **dates** for the test; the sections beside it show this "
+    "model's own position vectors."
+)
+_NOT_SHUFFLED = (
     "**There is no shuffle test for this model.** The test asks what an encoder, which reads a text all at once, makes of its "
     "tokens in another order. Here every token reads only those before it: the look-ahead mask alone tells the first from the "
     "last, and a text in another order is another text. Open **eng-fra** or **dates** for the test; the sections beside it "
     "show this model's own position vectors."
 )
+
+
+def not_shuffled(model: Model) -> str:
+    """Why there is no shuffle test for a model that does not read one text and write another."""
+    return _NOT_SHUFFLED if model.continues else _OF_ONE_TEXT
 
 
 def answer(model: Model) -> str:

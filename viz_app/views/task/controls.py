@@ -4,12 +4,13 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from models.trace import Trace
+from viz_app.drawing.notes import first_output
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Whole
 from viz_app.session.url_state import Focus
 from viz_app.views.task import text
-from viz_app.views.task.payloads import Choices, answering, answering_sites, first_output, kept
+from viz_app.views.task.payloads import Choices, answering, answering_sites, kept
 
 POSITION = Whole("task-position", is_step=True)
 _SITE, _HEAD = "task-site", "task-head"

@@ -9,17 +9,23 @@ from streamlit.delta_generator import DeltaGenerator
 from viz_app import ui, words
 from viz_app.components.answers import answers
 from viz_app.components.plain import plain
+from viz_app.drawing.notes import first_output
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task import files, text
 from viz_app.views.task.controls import choose, choose_position
-from viz_app.views.task.payloads import Choices, answer, first_output, payloads
+from viz_app.views.task.payloads import Choices, answer, has_picture, payloads
 
 
 def task(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     ui.headline(text.QUESTION, text.purpose(run.terms, first_output(run.trace), run.scope.training))
+    if not has_picture(run.trace):
+        ui.written(run.trace, run.terms, run.stale)
+        with st.container(key="explanation"):
+            st.markdown(text.NO_PICTURE)
+        return None
     choices, strip = choose(run)
     _lay_out(payloads(run, choices), run, choices, strip)
     return partial(payloads, choices=choices)

@@ -14,7 +14,7 @@ from models.tokenizers.base import Tokenizer
 from models.trace import AttentionSite, Trace
 from models.trace.outputs import NextToken
 from viz_app.drawing.labels import Label, labels
-from viz_app.drawing.notes import checked, strip
+from viz_app.drawing.notes import checked, first_output, strip
 from viz_app.drawing.payload import pack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -73,11 +73,6 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     return {"written": strip(run.trace, run.terms, run.stale), **PICTURES[type(output)](run, output, choices)}
 
 
-def first_output(trace: Trace) -> NextToken:
-    """What the model answers."""
-    return next(iter(trace.outputs.values()))
-
-
 def answer(run: CurrentRun, choices: Choices) -> Answer:
     """The answer at the chosen position of this run; where there is none, at the last of a text that goes on, and at the most
     surprising of a text that was written."""
@@ -107,6 +102,11 @@ def next_token(run: CurrentRun, output: NextToken, choices: Choices) -> Pictures
 
 
 PICTURES: dict[type, Callable[..., Pictures]] = {NextToken: next_token}
+
+
+def has_picture(trace: Trace) -> bool:
+    """Whether there is a picture of what the model answers."""
+    return type(first_output(trace)) in PICTURES
 
 
 def answering_sites(trace: Trace, stream: str) -> dict[str, AttentionSite]:

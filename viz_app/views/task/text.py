@@ -6,14 +6,20 @@ from typing import Any
 
 from models.analysis.expectations import Expectations
 from models.trace import AttentionSite
-from models.trace.outputs import NextToken
+from models.trace.outputs import NextToken, Output
 from viz_app import words
 
 QUESTION = "Task: what is this model for, and what does it answer?"
 UNKNOWN = "The text ends here: nothing follows yet."
 READING = "Shaded by weight, 0 to 1; hatched tokens are masked. Another layer or head: choose above, or on the page Attention."
 NO_ATTENTION = "This model has no attention: no row of weights says what its answer read."
-CONTINUES, ANSWERS = "says of every token how probable it is as the next", "reads one text and writes another"
+CONTINUES, WRITES = "says of every token how probable it is as the next", "reads one text and writes another"
+ANSWERS = "reads a text whole and answers in one step"
+NO_PICTURE = (
+    "**This model does not write**, so there is no next token to be surprised by: it reads the whole text, in both directions, and "
+    "its answer is the one above. What its tokens read of each other is on the page Attention. To see a text token by token, open "
+    "**gpt**; to see one written, **eng-fra**."
+)
 
 EXPLANATION = """
 **Surprisal** of a token is −log₂ p, where p is the probability that the model gave it before it had read it, given all that
@@ -25,9 +31,10 @@ makes them probabilities. Its attention row says what one head read for that.
 """
 
 
-def purpose(terms: words.Terms, output: NextToken, training: dict[str, Any]) -> str:
+def purpose(terms: words.Terms, output: Output, training: dict[str, Any]) -> str:
     """What the model is for, and how good it is at that if its record says so: the first of its scores."""
-    does = terms.purpose or (ANSWERS if output.is_closed else CONTINUES)
+    writes = isinstance(output, NextToken)
+    does = terms.purpose or (ANSWERS if not writes else WRITES if output.is_closed else CONTINUES)
     scores = found if isinstance(found := training.get("scores"), dict) else {}
     first = [name for name in scores if name != "cases"][:1]
     measured = words.measured({name: scores[name] for name in (*first, "cases") if name in scores})

@@ -1,0 +1,28 @@
+"""The device that models run on."""
+
+import os
+
+import torch
+
+
+def default_device() -> torch.device:
+    """What the environment variable ATTNSCOPE_DEVICE says, else CUDA, then MPS, then the CPU."""
+    if named := os.environ.get("ATTNSCOPE_DEVICE"):
+        return named_device(named)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def chosen_device(name: str | torch.device | None) -> torch.device:
+    """The named device, else the default one."""
+    return named_device(name) if name else default_device()
+
+
+def named_device(name: str | torch.device) -> torch.device:
+    """Raises ValueError for a device that there is not."""
+    try:
+        torch.empty(0, device=name)
+        return torch.device(name)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {str(name)!r} cannot be used: {str(error).splitlines()[0]}") from None

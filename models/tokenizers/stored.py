@@ -1,0 +1,62 @@
+"""A tokenizer.json as a checkpoint holds it: only its vocabulary and its merges are taken, of the forms that are made here."""
+
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken
+from tokenizers import models as algorithms
+
+from models.tokenizers import byte_level
+from models.tokenizers.pieces import LONGEST_TOKEN, by_character, by_piece
+from models.tokenizers.special_tokens import BERT, PLAIN, special_ids
+from models.tokenizers.wordpiece import by_wordpiece
+
+_ODD = "not a tokenizer of this project"
+
+
+def with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
+    """A tokenizer of ours with the vocabulary and the merges that a tokenizer.json holds. Raises ValueError if they are none."""
+    model = content.get("model") if isinstance(content, dict) else None
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if not isinstance(vocabulary, dict) or sorted(map(repr, vocabulary.values())) != sorted(map(repr, range(len(vocabulary)))):
+        raise ValueError(f"{_ODD}: its tokens must have the ids 0, 1, 2 …")
+    specials = BERT if model.get("type") == "WordPiece" else PLAIN
+    if sorted(vocabulary, key=vocabulary.get)[: len(specials)] != list(specials.values()):
+        raise ValueError(f"{_ODD}: ids 0–{len(specials) - 1} must be {' '.join(specials.values())}")
+    if not all(0 < len(token) <= LONGEST_TOKEN for token in vocabulary):
+        raise ValueError(f"{_ODD}: a token has 1 to {LONGEST_TOKEN} characters")
+    if model.get("type") == "WordLevel":
+        return by_character(vocabulary)
+    backend = by_wordpiece(vocabulary) if model.get("type") == "WordPiece" else _by_merges(content, vocabulary)
+    backend.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in specials.values()])
+    return backend
+
+
+def _by_merges(content: dict[str, Any], vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
+    """Byte-pair encoding, over bytes or over pieces of words."""
+    merges = content["model"].get("merges")
+    if not isinstance(merges, list) or not all(_is_merge(merge, vocabulary) for merge in merges):
+        raise ValueError(f"{_ODD}: a merge must join two tokens into a third")
+    merges = [tuple(merge) for merge in merges]
+    if not _is_byte_level(content):
+        return by_piece(algorithms.BPE(vocabulary, merges, unk_token=PLAIN["unknown"]))
+    spelled = set("".join(vocabulary.keys() - set(PLAIN.values())))
+    if not spelled <= byte_level.ALPHABET.keys() <= vocabulary.keys():
+        raise ValueError(f"{_ODD}: a byte-level vocabulary holds every byte and is made of bytes")
+    return byte_level.by_bytes(algorithms.BPE(vocabulary, merges))
+
+
+def ids_of_specials(backend: tokenizers.Tokenizer) -> dict[str, int]:
+    """Name → id of a tokenizer's special tokens."""
+    vocabulary = backend.get_vocab()
+    return special_ids(sorted(vocabulary, key=vocabulary.get))
+
+
+def _is_byte_level(content: dict[str, Any]) -> bool:
+    splits = content.get("pre_tokenizer")
+    return isinstance(splits, dict) and splits.get("type") == "ByteLevel"
+
+
+def _is_merge(merge: Any, vocabulary: dict[str, int]) -> bool:
+    whole = isinstance(merge, list) and len(merge) == 2 and all(isinstance(part, str) for part in merge)
+    return whole and {*merge, "".join(merge)} <= vocabulary.keys()

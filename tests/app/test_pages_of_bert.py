@@ -1,0 +1,122 @@
+"""Every page with a model that does not write: it draws what applies, and says in a sentence what does not."""
+
+from pathlib import Path
+
+import pytest
+from app_parts import picture, prose, said
+from small import random_bert, words_of
+from streamlit.testing.v1 import AppTest
+
+import models
+from models.checkpoint import save_checkpoint
+from models.scope import Scope
+from viz_app import checkpoints
+
+STORY = "Mary went to the garden. John took the milk to the office."
+QUESTION, CONTEXT = "Where is Mary?", "Mary went to the garden. John took the milk."
+ASKED = {"pretraining": {"text": "Mary [MASK] to the garden.", "second_text": "John took the milk."},
+         "span": {"question": QUESTION, "context": CONTEXT}}
+PAGES = {"attention": "attention", "task": "task", "inside": "inside", "positions": "positions", "masks": "masks",
+         "decoding": "decoding", "from_rnn": "from_rnn"}
+
+
+@pytest.fixture(scope="module")
+def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
+    found, tokenizer = {}, words_of(STORY, QUESTION)
+    for head, task in (("pretraining", "mlm"), ("span", "span")):
+        folder = tmp_path_factory.mktemp("models") / head
+        examples = [[*ASKED[head].values()][: 1 + (head == "span")]]
+        model = random_bert(vocab_size=tokenizer.vocab_size, head=head)
+        save_checkpoint(folder, model, tokenizer, {"step": 0, "task": task, "examples": examples})
+        found[head] = models.load(folder, device="cpu")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def offered(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
+    """AppTest can run again only with what stands in a list."""
+    monkeypatch.setattr(checkpoints, "offered", lambda: [str(scope.path) for scope in scopes.values()])
+
+
+def page_of(name: str) -> None:
+    from importlib import import_module
+
+    from viz_app.navigation import _page
+
+    _page(getattr(import_module(f"viz_app.views.{name}.page"), name))
+
+
+def opened(name: str, folder: Path, **params: str) -> AppTest:
+    app = AppTest.from_function(page_of, default_timeout=200, args=(name,))
+    for key, value in {"checkpoint": str(folder), **params}.items():
+        app.query_params[key] = value
+    return app.run()
+
+
+@pytest.mark.parametrize("head", ASKED)
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_opens_and_every_check_on_it_passes(scopes: dict[str, Scope], head: str, name: str) -> None:
+    app = opened(name, scopes[head].path, **ASKED[head])
+    assert not app.exception
+    if name in ("attention", "inside", "masks"):
+        looks = [look for look, _ in said(app, "checks")["rows"]]
+        assert "passed" in looks
+        assert "failed" not in looks
+
+
+@pytest.mark.parametrize("section", ["Curves", "Map", "Added or concatenated"])
+def test_its_positions_are_shown(scopes: dict[str, Scope], section: str) -> None:
+    app = opened("positions", scopes["pretraining"].path, **ASKED["pretraining"], **{"positions-section": section})
+    assert not app.exception
+    looks = [look for look, _ in said(app, "checks")["rows"]]
+    assert "passed" in looks
+    assert "failed" not in looks
+
+
+def test_pages_of_writing_say_that_it_does_not_and_which_models_do(scopes: dict[str, Scope]) -> None:
+    for name in ("decoding", "task"):
+        text = prose(opened(name, scopes["span"].path, **ASKED["span"]))
+        assert "This model does not write" in text
+        assert "**gpt**" in text
+        assert "**eng-fra**" in text
+    assert "read one text and write another" in prose(opened("positions", scopes["span"].path, **ASKED["span"]))
+
+
+def test_the_strip_says_what_was_asked_and_answered(scopes: dict[str, Scope]) -> None:
+    app = opened("attention", scopes["span"].path, **ASKED["span"])
+    rows = dict(said(app, "written")["rows"])
+    trace = scopes["span"].run(QUESTION, CONTEXT)
+    span = trace.outputs["span"]
+    p = float(span.start_logits.softmax(-1)[span.start] * span.end_logits.softmax(-1)[span.end])
+    assert (rows["source"], rows["output"]) == (QUESTION, trace.output)
+    assert rows["label-out"] == f"the answer in the text, {100 * p:.0f} %"
+    app = opened("attention", scopes["pretraining"].path, **ASKED["pretraining"])
+    rows = dict(said(app, "written")["rows"])
+    (token,) = scopes["pretraining"].run(*ASKED["pretraining"].values()).outputs["masked token"].predicted
+    assert rows["source"] == "Mary [MASK] to the garden. John took the milk."
+    assert rows["label-out"] == "most likely in the place of [MASK]"
+    assert rows["output"].startswith(f"{token} (")
+
+
+def test_an_error_stands_at_its_field_and_the_last_picture_stays(scopes: dict[str, Scope]) -> None:
+    app = opened("attention", scopes["span"].path, **ASKED["span"])
+    boxes = {box.key: box for box in app.text_input}
+    boxes["context"].set_value(CONTEXT * 9).run()
+    assert said(app, "note context")["look"] == "note bad"
+    assert "question and context have" in said(app, "note context")["rows"][0][1].lower()
+    assert dict(said(app, "written")["rows"])["source"] == QUESTION
+    {box.key: box for box in app.text_input}["context"].set_value("").run()
+    assert said(app, "note context")["rows"][0][1] == "The context is empty; type some text."
+
+
+def test_an_example_fills_both_boxes(scopes: dict[str, Scope]) -> None:
+    app = opened("attention", scopes["span"].path)
+    assert {box.key: box.value for box in app.text_input if box.key in ("question", "context")} == ASKED["span"]
+
+
+def test_a_second_text_of_the_batch_is_read_with_the_same_context(scopes: dict[str, Scope]) -> None:
+    app = opened("masks", scopes["span"].path, **ASKED["span"], **{"masks-second": "Where is the milk?"})
+    assert not app.exception
+    header, _ = picture(app, "mask_painter")
+    assert (header["effect"]["labels"], header["effect"]["outputs"]) == ([], [scopes["span"].run(QUESTION, CONTEXT).output] * 2)
+    assert any("the model answers" in line for line in header["story"])

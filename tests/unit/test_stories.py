@@ -1,0 +1,73 @@
+"""Stories with questions: what is asked can be worked out by hand from the text alone, and held-out pairs are never told."""
+
+import itertools
+import re
+
+import pytest
+
+from models.tasks import stories
+from models.tasks.stories import NAMES, PLACES, THINGS, part_of
+
+MOVE = re.compile(rf"({'|'.join(NAMES)}) (?:{'|'.join(stories.GOES)}) (\w+)\.")
+TAKE = re.compile(rf"({'|'.join(NAMES)}) (?:{'|'.join(stories.TAKES)}) (\w+)\.")
+
+
+def told(part: str, n: int, seed: str = "5") -> list[stories.Story]:
+    return list(itertools.islice(stories.stories(part, seed), n))
+
+
+def by_reading(story: stories.Story) -> tuple[str, str]:
+    """(person, place): who the question is about, and where that person went last."""
+    asked = re.fullmatch(r"Where is (?:the )?(\w+)\?", story.question)[1]
+    if asked in THINGS:
+        (asked,) = [name for name, thing in TAKE.findall(story.context) if thing == asked]
+    return asked, [place for name, place in MOVE.findall(story.context) if name == asked][-1]
+
+
+@pytest.mark.parametrize("part", ["train", "validation", "test"])
+def test_the_answer_follows_from_the_story(part):
+    for story in told(part, 400):
+        assert story.answer == by_reading(story)[1]
+        assert story.context[story.place :].startswith(f"{story.answer}.")
+        name = by_reading(story)[0]
+        assert re.search(rf"{name} (?:{'|'.join(stories.GOES)}) $", story.context[: story.place])
+        assert name not in {who for who, _ in MOVE.findall(story.context[story.place :])}      # the last that is told of it
+        assert 2 <= story.context.count(".") <= 10
+
+
+def test_one_and_two_supporting_facts_by_turns():
+    kinds = [(story.n_facts, any(f" {thing}?" in story.question for thing in THINGS)) for story in told("train", 40)]
+    assert kinds == [(1, False), (2, True)] * 20
+
+
+def test_held_out_pairs_are_in_no_training_story_and_in_each_answer_of_their_set():
+    every = [(name, place) for name in NAMES for place in PLACES]
+    sets = {part: {pair for pair in every if part_of(*pair) == part} for part in ("train", "validation", "test")}
+    assert {part: len(pairs) for part, pairs in sets.items()} == {"train": 120, "validation": 12, "test": 12}
+    for part in ("validation", "test"):
+        assert {name for name, _ in sets[part]} == set(NAMES)
+        assert {place for _, place in sets[part]} == set(PLACES)
+    for part, pairs in sets.items():
+        for story in told(part, 600):
+            assert by_reading(story) in pairs
+            moves = [*MOVE.findall(story.context)]
+            moves.remove(by_reading(story))
+            assert set(moves) <= sets["train"]
+
+
+def test_every_name_place_and_thing_is_asked_about():
+    every = told("train", 4000)
+    assert {story.answer for story in every} == set(PLACES)
+    asked = [*NAMES, *(f"the {thing}" for thing in THINGS)]
+    assert {story.question for story in every} == {f"Where is {one}?" for one in asked}
+
+
+def test_a_thing_is_taken_once():
+    for story in told("train", 500):
+        things = [thing for _, thing in TAKE.findall(story.context)]
+        assert len(things) == len(set(things))
+
+
+def test_a_seed_tells_the_same_stories_again():
+    assert told("train", 50) == told("train", 50)
+    assert told("train", 50, "6") != told("train", 50)
