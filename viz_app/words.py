@@ -293,6 +293,12 @@ def trained(training: dict) -> str:
     return " ".join(filter(None, [made(training), said and f"{said[:1].upper()}{said[1:]}."]))
 
 
+def trained_briefly(name: str, training: dict) -> str:
+    """Whose weights these are and their score, where there is little room."""
+    said = measured(scores) if isinstance(scores := training.get("scores"), dict) else ""
+    return ", ".join(filter(None, [name, f"{training['step']:,} steps" if training.get("step") else "not trained", said]))
+
+
 def trained_otherwise(training: dict, own: str, name: str) -> str:
     """The same of weights that are scored by another similarity than they were trained with."""
     said = f"{made(training)} That was with the {own} similarity: scored by {name}, as here, nothing was measured."

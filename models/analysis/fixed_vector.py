@@ -1,5 +1,7 @@
 """The one vector through which a decoder without attention knows its source (Sutskever et al. 2014; Cho et al. 2014)."""
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -31,3 +33,19 @@ def check_fixed_vector(model: Seq2Seq, trace: Trace) -> list[Check]:
             "Largest difference of any logit when every other state of the encoder is replaced by zeros",
         )
     ]
+
+
+@torch.inference_mode()
+def vector_changes(
+    model: Seq2Seq, source: Sequence[int], places: Sequence[int], others: Sequence[int]
+) -> Float[Tensor, "place"]:
+    """How much of h_m one token can change: ‖h_m′ − h_m‖ / ‖h_m‖ where the token at each of these places of the source becomes each
+    of the `others` in turn, the mean of those that are another token than its own."""
+    rows = torch.tensor([list(source)]).repeat(1 + len(places) * len(others), 1)
+    for n, place in enumerate(places):
+        rows[1 + n * len(others) : 1 + (n + 1) * len(others), place] = torch.tensor(list(others))
+    rows = rows.to(model.device)
+    vectors = model.encoder.last_state(model.encode(rows, model.masks(rows, rows[:, :0]))).float().cpu()
+    share = ((vectors[1:] - vectors[0]).norm(dim=-1) / vectors[0].norm()).view(len(places), len(others))
+    is_other = torch.tensor([[token != source[place] for token in others] for place in places])
+    return (share * is_other).sum(-1) / is_other.sum(-1)

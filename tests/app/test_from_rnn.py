@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from streamlit.util import calc_hash
 
 import models
 from models.analysis.divergence import jensen_shannon
+from models.analysis.fixed_vector import vector_changes
 from models.analysis.layer_timing import LENGTHS as LENGTHS_MEASURED
 from models.analysis.layer_timing import Timing
 from models.analysis.reach import BIDIRECTIONAL, CNN, KINDS, RNN, SELF_ATTENTION, Choice, Reach, reach
@@ -32,6 +34,7 @@ from viz_app.views.from_rnn import pair_maps as heads
 from viz_app.views.from_rnn import parts as from_rnn_parts
 from viz_app.views.from_rnn import text as say
 from viz_app.views.from_rnn.page import SECTIONS
+from viz_app.views.from_rnn.three import other_tokens
 
 APP = Path(__file__).parents[2] / "viz_app" / "app.py"
 TEXT = "abcde"
@@ -40,7 +43,7 @@ LENGTHS = [{"least": 1, "most": 3, "cases": 71, "score": 40.0}, {"least": 4, "mo
 
 def write(folder: Path, model, **training) -> Path:
     """A checkpoint of a small model with random weights, to be looked at only."""
-    save_checkpoint(folder, model, Reversal().tokenizer, {"step": 0, "task": "translation", **training})
+    save_checkpoint(folder, model, Reversal().tokenizer, {"step": 0, "task": "translation", "data": {"sha256": "5"}, **training})
     return folder
 
 
@@ -99,7 +102,7 @@ def ids(folder: Path, text: str = TEXT) -> tuple[int, ...]:
     return models.load(folder, device="cpu").encode(source=text)["source"].ids
 
 
-PICTURES = dict(zip(SECTIONS, (2, 3, 1, 1, 0, 0), strict=True))      # on each section; there are no models of dates to draw
+PICTURES = dict(zip(SECTIONS, (1, 2, 3, 1, 1, 0, 0), strict=True))      # on each section; there are no models of dates to draw
 
 
 def drawn(at: AppTest) -> list:
@@ -111,7 +114,8 @@ def drawn(at: AppTest) -> list:
 @pytest.mark.parametrize("name", ["eng-fra", "eng-fra-bahdanau", "eng-fra-rnn"])
 def test_every_section_stands_for_every_model(shipped, name, section):
     at = page(name, section)
-    assert (prose(at).count("✗"), prose(at).count("✓")) == (0, 3 if section in ("What reaches what", "Two alignments") else 0)
+    ticks = {"Three models": 1, "What reaches what": 3, "Two alignments": 3}.get(section, 0)
+    assert (prose(at).count("✗"), prose(at).count("✓")) == (0, ticks)
     assert len(drawn(at)) == PICTURES[section]
 
 
@@ -120,6 +124,42 @@ def test_a_model_alone_stands_too(alone, section):
     at = page(alone / "eng-fra", section)
     reaches = section == "What reaches what"
     assert (prose(at).count("✗"), prose(at).count("✓"), len(drawn(at))) == (0, 3 if reaches else 0, 2 if reaches else 0)
+
+
+def test_three_models_of_the_same_data_write_side_by_side(shipped, tmp_path):
+    """Found by what they can do and what they learned from: not one of other data, and of several the longest trained."""
+    write(shipped / "younger", random_model(vocab_size=9, n_encoder_layers=1, n_ctx=97), step=5)
+    write(shipped / "elsewhere", recurrent(attention="none"), step=99, data={"sha256": "7"})
+    try:
+        header, arrays = payload(page("eng-fra-bahdanau", "Three models"), "from-rnn-versions")
+    finally:
+        for name in ("younger", "elsewhere"):
+            shutil.rmtree(shipped / name)
+    names = [card["whose"].split(",")[0] for card in header["cards"]]
+    assert names == ["eng-fra-rnn", "eng-fra-bahdanau", "eng-fra"]
+    for name, card in zip(names, header["cards"], strict=True):
+        assert card["gap"].join(word for word, _ in card["words"]) == models.load(name, device="cpu").run(TEXT).output
+    rnn = models.load("eng-fra-rnn", device="cpu")
+    np.testing.assert_allclose(arrays["vector"], rnn.run(TEXT).activations["encoder.states"].value[0, -1], atol=1e-6)
+    others = other_tokens(rnn)
+    assert len(set(others)) == 5       # all there are but the special ones
+    np.testing.assert_allclose(arrays["change"], vector_changes(rnn.model, ids(shipped / "eng-fra"), range(5), others), atol=1e-6)
+    assert header["reference"] is None
+
+
+def test_a_typed_target_is_the_reference_and_what_is_missing_is_said(shipped):
+    at = AppTest.from_file(str(APP), default_timeout=120)
+    at._page_hash = calc_hash("from-rnn")
+    at.query_params.update({"checkpoint": "eng-fra", "source": TEXT, "target": "edc"})
+    at.run()
+    header, _ = payload(at, "from-rnn-versions")
+    assert header["reference"] == {"name": "the text you typed for it", "text": "edc"}
+
+
+def test_a_model_alone_is_shown_alone_and_what_is_missing_is_said(alone):
+    at = page(alone / "eng-fra", "Three models")
+    assert len(payload(at, "from-rnn-versions")[0]["cards"]) == 1
+    assert "there is no trained model of this kind: RNN, one fixed vector, RNN with Bahdanau's alignment." in notes(at)
 
 
 def test_the_maps_are_the_models_norms_and_say_whose(shipped):

@@ -17,6 +17,7 @@ import torch
 
 import models
 from models import Scope, Trace
+from models.analysis.fixed_vector import vector_changes as changes_of_vector
 from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.analysis.position_measures import FormulaMeasures, measure
 from models.analysis.reach import CHECKED, Choice, Reach, autograd_gap
@@ -151,6 +152,12 @@ def reach(scope: Scope, source: tuple[int, ...], choice: Choice) -> Reach:
         return reach_of(scope.model, source, choice, gap=gap)
 
     return _of(scope, "reach", source, choice, make=work_out)
+
+
+def vector_changes(scope: Scope, source: tuple[int, ...], places: tuple[int, ...], others: tuple[int, ...]) -> torch.Tensor:
+    """How much of its fixed vector each of these places of a source can change."""
+    return _of(scope, "vector changes", source, places, others,
+               make=lambda: changes_of_vector(scope.model, source, places, others))
 
 
 def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:

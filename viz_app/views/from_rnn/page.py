@@ -14,8 +14,10 @@ from viz_app.views.from_rnn.learning import similarities, stages
 from viz_app.views.from_rnn.length import length
 from viz_app.views.from_rnn.pair import pair
 from viz_app.views.from_rnn.reach import reach
+from viz_app.views.from_rnn.three import three
 
 SECTIONS: dict[str, Callable[[CurrentRun], None]] = {
+    "Three models": three,
     "What reaches what": reach,
     "Parallel and cost": cost,
     "Sentence length": length,
@@ -23,8 +25,8 @@ SECTIONS: dict[str, Callable[[CurrentRun], None]] = {
     "Stages, on dates": stages,
     "Similarities": similarities,
 }
-OF_A_SOURCE = ("What reaches what", "Parallel and cost", "Two alignments")     # they need an encoder, or two texts
-SECTION = Choice("from-rnn-section", "What reaches what", options=tuple(SECTIONS))
+OF_A_SOURCE = ("Three models", "What reaches what", "Parallel and cost", "Two alignments")     # they need an encoder, or two texts
+SECTION = Choice("from-rnn-section", "Three models", options=tuple(SECTIONS))
 
 
 def from_rnn(shown: CurrentRun) -> None:

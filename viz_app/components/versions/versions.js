@@ -1,0 +1,87 @@
+// Several models' texts beside each other, and what one fixed vector keeps of the source.
+const TALLEST = 84;      // px of the largest bar
+const DIFFERS = "#D55E00";
+
+class Versions {
+  constructor(root) {
+    this.root = root;
+    this.part = (name) => root.querySelector(`.${name}`);
+    this.strip = new VectorStrip(this.part("strip"), "h_m");
+    root.style.setProperty("--differs", DIFFERS);
+    this.watcher = new ResizeObserver(() => this.layout());
+    this.watcher.observe(root);
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme, width: 0 });
+    this.asked();
+    this.part("cards").replaceChildren();
+    picture.cards.forEach((card) => this.card(card));
+    this.part("legend").textContent = picture.legend;
+    this.part("bottleneck").hidden = !picture.bottleneck;
+    if (picture.bottleneck) this.columns(picture.bottleneck, picture.arrays.change);
+    this.layout();
+    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+  }
+
+  asked() {
+    const line = this.part("asked"), { source, reference } = this.picture;
+    line.replaceChildren();
+    put(line, "span", "token", source);
+    if (reference) {
+      put(line, "span", "quiet", `  →  ${reference.name}: `);
+      put(line, "span", "token", reference.text);
+    }
+  }
+
+  card({ title, whose, words, lost, gap, verdict }) {
+    const card = put(this.part("cards"), "section", "card");
+    put(card, "h3", "", title);
+    put(card, "p", "whose quiet", whose);
+    const text = put(card, "p", "text");
+    words.forEach(([word, invented], i) => {
+      if (i && gap) put(text, "span", "", gap);
+      put(text, "span", invented ? "invented" : "", word);
+    });
+    const missing = put(card, "p", "missing");
+    put(missing, "span", "quiet", verdict);
+    lost.forEach((word, i) => {
+      if (i && gap) put(missing, "span", "", gap);
+      put(missing, "span", "lost", word);
+    });
+  }
+
+  columns({ title, note, bars, labels }, change) {
+    this.part("bottleneck").querySelector("h3").textContent = title;
+    this.part("note").textContent = note;
+    const what = this.root.querySelector(".bottleneck > .what");
+    what.textContent = bars;
+    const box = this.part("columns"), largest = Math.max(...change);
+    box.setAttribute("aria-label", `${bars} ${labels.map(([text], i) => `${text}: ${share(change[i])}`).join(", ")}`);
+    box.replaceChildren();
+    labels.forEach(([text, hint], i) => {
+      const column = put(box, "div", "column");
+      put(column, "span", "", share(change[i]));
+      put(column, "i").style.height = `${(TALLEST * change[i]) / largest}px`;
+      put(column, "b", "", text);
+      column.title = `${text}${hint ? ` (${hint})` : ""}: ${exact(change[i])}`;
+      column.dataset.change = exact(change[i]);
+    });
+  }
+
+  layout() {
+    const width = this.root.clientWidth, { bottleneck, arrays } = this.picture ?? {};
+    if (!bottleneck || !width || width === this.width) return;
+    this.width = width;
+    this.strip.show(bottleneck.vector, arrays.vector, bottleneck.scale, this.theme);
+  }
+}
+
+const share = (value) => `${Math.round(100 * value)} %`;
+
+function mount({ data, parentElement }) {
+  const root = parentElement.querySelector(".versions");
+  const view = (root.view ??= new Versions(root));
+  view.show(unpack(data), themeOf(root));
+  return () => view.watcher.disconnect();
+}

@@ -1,0 +1,57 @@
+"""What the section "Three models" says."""
+
+from collections.abc import Sequence
+
+TITLES = ("RNN, one fixed vector", "RNN with Bahdanau's alignment", "Self-attention, as in the Transformer")
+N_OTHERS = 24       # tokens that each token of the source becomes in turn
+BOTTLENECK = "The bottleneck: all that the first of them is given of the text"
+VECTOR = "h(m)"
+BARS = (
+    f"How much of h(m) each token changes: ‖h(m)′ − h(m)‖ / ‖h(m)‖ when it becomes another, mean of {N_OTHERS} tokens drawn once."
+)
+TYPED, KNOWN = "the text you typed for it", "it should say"
+
+
+def bottleneck(whose: str, n: int) -> str:
+    """What the vector is."""
+    return f"The encoder of {whose} reads everything, and hands on {n} numbers, the same {n} for three words as for thirty."
+
+
+def legend(has_reference: bool) -> str:
+    """How what differs is marked, and against what."""
+    against = "what it should say" if has_reference else "what the others write, because what it should say is not known"
+    return (
+        f"Held against {against}: underlined, what it has beyond that (invented); struck through, what it has not (lost). Other "
+        "words for the same thing are marked too."
+    )
+
+
+def verdict(has_reference: bool, invented: bool, lost: bool) -> str:
+    """Before the pieces that one text lost."""
+    if lost:
+        return "Lost: "
+    if invented:
+        return "Nothing lost."
+    return "Word for word what it should say." if has_reference else "Nothing that the others have not."
+
+
+def found(changes: Sequence[float]) -> str:
+    """Where the vector hears most, in Markdown: the first token, the last and the one that changes it least, all computed."""
+    first, last, least = changes[0], changes[-1], min(changes)
+    place = list(changes).index(least) + 1
+    return (
+        f"Changing the **first** token changes {100 * first:.0f} % of h(m)'s length, the **last** {100 * last:.0f} %, and "
+        f"token {place} of {len(changes)} least: {100 * least:.0f} %. What hardly moves h(m) can hardly be in what is written."
+    )
+
+
+WHY = (
+    "**Why it loses.** The decoder of the first model never sees the source again: with every other number of the encoder set to 0 "
+    "it says the same (see the check). The second keeps all states h(j) and chooses among them anew at every step; the third "
+    "does so in several heads and layers."
+)
+
+
+def missing(names: Sequence[str]) -> str:
+    """Which of the three models there is none of."""
+    return f"Of this task, on the same data and tokens, there is no trained model of this kind: {', '.join(names)}."
