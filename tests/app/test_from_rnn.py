@@ -375,8 +375,10 @@ def test_stopping_keeps_what_was_measured(shipped, monkeypatch):
 
 def test_the_lengths_are_those_of_the_records_and_the_missing_ones_are_named(shipped):
     at = page("eng-fra", "Sentence length")
-    assert "**eng-fra** falls by 8.5 BLEU, from 40.0 (1–3 words) to 31.5 (4–9 words, 13 cases)" in prose(at)
+    assert "**eng-fra** loses 21% of its best: 8.5 BLEU, from 40.0 (1–3 words) to 31.5 (4–9 words, 13 cases)" in prose(at)
     assert "attnscope evaluate eng-fra-bahdanau" in prose(at)
+    assert say.SCORED in prose(at)
+    assert "nothing below runs in parallel" in prose(page("eng-fra", "Parallel and cost"))
     assert "attnscope evaluate eng-fra --data" not in prose(at)
     assert "Each point is a score over 13 to 71 cases" in prose(at)
     assert "best on its longest" in say.fell({"x": [LENGTHS[0]]}, {"x": 1})
@@ -447,7 +449,7 @@ def test_files_hold_every_number(shipped):
     assert len(files.distance_csv(named).splitlines()) == 1 + len(found.by_distance())
     times = files.timings_csv([Timing(RNN, 8, (0.5, 0.25))], "here")
     assert times.splitlines()[1:] == ["RNN,8,0,0.5,here", "RNN,8,1,0.25,here"]
-    assert files.lengths_csv({"a": LENGTHS}).splitlines()[1] == "a,1,3,71,40.0"
+    assert files.lengths_csv({"a": LENGTHS}).splitlines()[1:] == ["a,1,3,71,40.0,1.0", "a,4,9,13,31.5,0.7875"]
     p, q = torch.tensor([[0.25, 0.75]]), torch.tensor([[1.0, 0.0]])
     two = [draw.Aligned("one", "", p), draw.Aligned("other", "", q)]
     table = list(csv.reader(io.StringIO(files.alignments_csv(two, ["a", "b"], ["c"], jensen_shannon(p, q)))))

@@ -298,7 +298,7 @@ def test_the_files_read_back() -> None:
     assert [(row[0], row[1], int(row[2]), int(row[4])) for row in rows] == [(RNN, "its weights", k, 4 - k) for k in range(4)]
     assert [float(row[3]) for row in rows] == pytest.approx([0.5 / (1 + k) for k in range(4)])
     assert files.timings_csv([], "here").strip() == "layer,tokens,repetition,seconds,machine"
-    assert files.lengths_csv({}).strip() == "checkpoint,least words,most words,cases,BLEU"
+    assert files.lengths_csv({}).strip() == "checkpoint,least words,most words,cases,BLEU,share of its best"
     divergence = torch.tensor([0.125, 1.0, 0.5])
     steps = ["[start] → e", "e → d", "d → [end]"]
     heading, *rows = csv.reader(io.StringIO(files.alignments_csv(two(), tokens, steps, divergence)))

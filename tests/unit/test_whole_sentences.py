@@ -92,10 +92,23 @@ def test_how_far_scores_fall() -> None:
         {"least": 4, "most": 5, "score": 49.84, "cases": 310},
     ]  # fmt: skip
     assert from_rnn_text.fell({"a": buckets, "b": buckets[:1]}, {"a": 9, "b": 9}) == (
-        "- **a** falls by 19.2 BLEU, from 49.8 (4–5 words) to 30.6 (12–22 words, 1,304 cases).\n"
+        "- **a** loses 39% of its best: 19.2 BLEU, from 49.8 (4–5 words) to 30.6 (12–22 words, 1,304 cases).\n"
         "- **b** is best on its longest sentences, 12–22 words: 30.6.\n\n"
         "Each point is a score over 71 to 1,304 cases; point at it to see how many."
     )
+
+
+def test_what_is_counted_what_is_timed_and_what_a_gpu_would_change() -> None:
+    one, more, gpu = (from_rnn_text.counted_and_timed(*where) for where in (("cpu", 1), ("cpu", 3), ("cuda", 1)))
+    for said in (one, more, gpu):
+        assert said.startswith("**Counted**, on each layer's own graph: the timetable, the path lengths and the bold figures")
+        assert "**Timed**, on this machine: the plot of times and the measured growth, nothing else." in said
+        assert "the RNN still takes its n steps one after the other" in said
+    assert "One CPU thread does one thing at a time: **nothing below runs in parallel**" in one
+    assert "On a GPU the positions of one sequential step run at once" in one
+    assert "The 3 CPU threads share the large products" in more
+    assert "parallel" not in more + gpu
+    assert "This is a GPU (cuda): the positions" in gpu
 
 
 def test_how_far_two_alignments_lie_apart() -> None:

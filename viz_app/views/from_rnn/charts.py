@@ -108,7 +108,7 @@ def by_length(records: dict[str, list[dict]], title: str) -> alt.Chart:
     """Score against source length, one line a checkpoint; a point stands over the middle of its bucket."""
     rows = [
         {"model": name, "words": (b["least"] + b["most"]) / 2, "lengths": f"{b['least']}–{b['most']}", "score": b["score"],
-         "cases": b["cases"]}
+         "cases": b["cases"], "share": b["score"] / max(bucket["score"] for bucket in buckets)}
         for name, buckets in records.items() for b in buckets
     ]
     names = list(records)
@@ -117,6 +117,7 @@ def by_length(records: dict[str, list[dict]], title: str) -> alt.Chart:
     chart = alt.Chart(pd.DataFrame(rows)).mark_line(point={"size": 50}).encode(
         x=alt.X("words:Q", title="source length (words)", axis=alt.Axis(tickMinStep=1)),
         y=alt.Y("score:Q", title="BLEU on held-out sentences", scale=alt.Scale(zero=True)), color=colour,
-        tooltip=["model:N", alt.Tooltip("lengths:N", title="words"), alt.Tooltip("score:Q", format=".2f"), "cases:Q"],
+        tooltip=["model:N", alt.Tooltip("lengths:N", title="words"), alt.Tooltip("score:Q", format=".2f"),
+                 alt.Tooltip("share:Q", format=".0%", title="of its own best"), "cases:Q"],
     )
     return titled(chart, title, 380)

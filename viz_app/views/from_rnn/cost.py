@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 import streamlit as st
+import torch
 
 from models.analysis.layer_timing import LENGTHS, Timing, machine, measure
 from models.analysis.reach import KINDS
@@ -52,6 +53,7 @@ def cost(shown: CurrentRun) -> None:
     there = layers(shown)
     if there is None:
         return
+    st.markdown(say.counted_and_timed(shown.scope.device.type, torch.get_num_threads()))
     left, right = st.columns([1.15, 1], gap="medium")
     with left:
         st.altair_chart(charts.schedule(there.reaches, "Who must wait: the positions each sequential step computes"),

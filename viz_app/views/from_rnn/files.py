@@ -48,9 +48,13 @@ def timings_csv(timings: Sequence[Timing], where: str) -> str:
 
 
 def lengths_csv(records: Mapping[str, Sequence[dict]]) -> str:
-    """A row a bucket of a checkpoint."""
-    rows = ([name, b["least"], b["most"], b["cases"], b["score"]] for name, buckets in records.items() for b in buckets)
-    return _csv(["checkpoint", "least words", "most words", "cases", "BLEU"], rows)
+    """A row a bucket of a checkpoint; the share is that of the score in its own best bucket."""
+    best = {name: max(bucket["score"] for bucket in buckets) for name, buckets in records.items()}
+    rows = (
+        [name, b["least"], b["most"], b["cases"], b["score"], b["score"] / best[name]]
+        for name, buckets in records.items() for b in buckets
+    )
+    return _csv(["checkpoint", "least words", "most words", "cases", "BLEU", "share of its best"], rows)
 
 
 def alignments_csv(pair: Sequence[Aligned], source: Sequence[str], steps: Sequence[str], divergence: Tensor) -> str:

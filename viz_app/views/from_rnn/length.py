@@ -20,6 +20,7 @@ def length(shown: CurrentRun) -> None:
         st.markdown(say.unrecorded(missing))
     if not records:
         return
+    st.markdown(say.SCORED)
     left, right = st.columns([1.4, 1], gap="medium")
     with left:
         st.altair_chart(charts.by_length(records, "Does a longer sentence lose more?"), key="from-rnn-lengths")

@@ -171,6 +171,26 @@ def _slope(timings: Sequence[Timing], kind: str) -> str:
     return f"n^{found[2]:.2f}" if found else "–"
 
 
+def counted_and_timed(device: str, threads: int) -> str:
+    """Which figures of the section are counted and which are timed, what this device can do at once, and what another would
+    change; in Markdown."""
+    counted = (
+        "**Counted**, on each layer's own graph: the timetable, the path lengths and the bold figures of the table. **Timed**, on "
+        "this machine: the plot of times and the measured growth, nothing else. "
+    )
+    gpu = (
+        "the positions of one sequential step run at once, so the CNN's and self-attention's times stay nearly flat until the "
+        "device is full, while the RNN still takes its n steps one after the other"
+    )
+    if device != "cpu":
+        return f"{counted}This is a GPU ({device}): {gpu}."
+    if threads == 1:
+        here = "One CPU thread does one thing at a time: **nothing below runs in parallel**, and a layer that waits for nothing"
+        return f"{counted}{here} gains nothing by that. Its time is its work and what each call costs. On a GPU {gpu}."
+    here = f"The {threads} CPU threads share the large products inside a step; positions do not each get one."
+    return f"{counted}{here} On a GPU {gpu}."
+
+
 TABLE_NOTE = (
     "n tokens, d features, k the convolution's width, r the neighbourhood of restricted self-attention: Vaswani et al. 2017, "
     "Table 1, where “recurrent” is one line. Its O(log_k n) is the path length of dilated convolutions; that contiguous ones "
@@ -215,8 +235,8 @@ def _slower(rnn: float, attention: float) -> str:
 
 
 def fell(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) -> str:
-    """How far each model falls from its best bucket to the longest, as a list in Markdown; how many cases the buckets hold;
-    and, from `steps`, whether the models were trained alike."""
+    """How far each model falls from its best bucket to the longest, as a share and in points, as a list in Markdown; how many cases the
+    buckets hold; and, from `steps`, whether the models were trained alike."""
     lines = []
     for name, buckets in records.items():
         best, longest = max(buckets, key=lambda b: b["score"]), max(buckets, key=lambda b: b["most"])
@@ -226,8 +246,8 @@ def fell(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) -> str
         else:
             fall = round(best["score"], 1) - round(longest["score"], 1)      # of the numbers as they are shown
             lines.append(
-                f"- **{name}** falls by {fall:.1f} BLEU, from {best['score']:.1f} ({where[0]}) to "
-                f"{longest['score']:.1f} ({where[1]}, {longest['cases']:,} cases)."
+                f"- **{name}** loses {1 - longest['score'] / best['score']:.0%} of its best: {fall:.1f} BLEU, from "
+                f"{best['score']:.1f} ({where[0]}) to {longest['score']:.1f} ({where[1]}, {longest['cases']:,} cases)."
             )
     counts = [bucket["cases"] for buckets in records.values() for bucket in buckets]
     sizes = f"Each point is a score over {min(counts):,} to {max(counts):,} cases; point at it to see how many."
@@ -240,6 +260,11 @@ def unrecorded(names: Sequence[str]) -> str:
     commands = "\n".join(f"    attnscope evaluate {name} --data tatoeba-eng-fra.tsv.gz --by-length --record" for name in names)
     return f"No scores by sentence length are recorded in {', '.join(names)}. This writes them into the checkpoint:\n\n{commands}"
 
+
+SCORED = (
+    "Every figure here is a **score**, measured once by writing each held-out sentence greedily, and kept in the checkpoint's "
+    "record. Nothing is timed: a GPU would write the same sentences sooner."
+)
 
 FIGURE_2 = (
     "**What to look for.** Bahdanau, Cho and Bengio (2015, figure 2) saw the score of models with one fixed vector drop as "
