@@ -315,6 +315,10 @@ def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
     said = masks_text.empty_rows(site, "Cross", TARGET)
     assert said.startswith("Cross: the whole row of “e” and 1 more is blocked.")
     assert said.endswith("the heads pass on zeros.")
+    beyond = Edits.of_kinds(encoder_self=MaskChange(forbidden=((9, 9),)), cross=shut.of("cross"))
+    both = run_masked(scope, [("abc", "edc")])[0], run_masked(scope, [("abc", "edc")], beyond)[0]
+    told = masks_payloads.story(MaskView(*both, beyond, "cross", CROSS, 2, TERMS))
+    assert told[-2:] == ["Encoder self: 1 painted cell lies beyond these texts, clipped off until they grow.", said]
     assert masks_text.empty_rows(run.trace.attention[OWN], "Decoder self", TARGET) == ""
 
 
@@ -338,6 +342,7 @@ def test_choices_and_what_they_lift() -> None:
     assert chosen(KIND["decoder_self"], none, "none", 2) == MaskChange((LOOK_AHEAD,))
     assert chosen(KIND["decoder_self"], MaskChange((LOOK_AHEAD,)), "causal", 2) == none
     assert chosen(KIND["cross"], none, "causal", 2) == MaskChange(ready="causal")
+    assert chosen(KIND["encoder_self"], MaskChange(ready="causal"), "none", 2) == none      # no look-ahead there to lift
     assert chosen(KIND["decoder_self"], MaskChange((LOOK_AHEAD, PADDING)), "window", 3) == MaskChange((PADDING,), "window", 3)
     assert masks_notation.choice(KIND["decoder_self"], none) == "causal"
     assert masks_notation.choice(KIND["encoder_self"], none) == "none"

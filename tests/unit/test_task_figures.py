@@ -283,7 +283,10 @@ def test_every_row_that_is_shown_is_checked(gpt: Scope, monkeypatch: pytest.Monk
     assert checks(3) == ["passed"] * 3
     site = run.trace.attention[GPT_SELF]
     halved = SimpleNamespace(weights=lambda head, rows: site.weights(head, rows=rows) / 2, allowed=site.allowed)
-    assert not payloads.check_row(halved, 1, 3).passed
+    found = payloads.check_row(halved, 1, 3)
+    assert not found.passed
+    assert (found.name, found.sentence) == ("the attention row sums to 1", "Difference of the row's weights from 1")
+    assert (found.value, found.limit) == (pytest.approx(0.5), 1e-5)
     sizes = torch.tensor([[9.0]] * 3 + [[1.0]] + [[9.0]] * 4)       # wrong but for the row that is shown
     others = SimpleNamespace(weights=lambda head, rows: (site.weights(head) * sizes)[rows], allowed=site.allowed)
     assert payloads.check_row(others, 1, 3).passed
