@@ -397,6 +397,11 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
         line = np.array(pixels.crop((left + 24, top + 48, left + 48, top + 72)))
         corners = [line[21, 2], line[2, 21]]            # a masked cell has a stroke from corner to corner
         assert all(np.abs(corner - rgb("#8f96a3")).max() <= 12 for corner in corners)
+        inked = (np.array(pixels.crop((0, top - 30, left + 90, top - 4)).convert("L")) < 128).any(0).nonzero()[0] - left
+        of_a, of_b = inked[inked < 24], inked[inked >= 24]      # each slanted name begins over the middle of its column
+        assert of_a.min() == pytest.approx(12, abs=4)
+        assert of_b.min() == pytest.approx(36, abs=4)
+        assert inked.max() < 36 + 15
         scale = [pixels.getpixel((growth_files._LEFT + x, growth_files._TOP + 72 + 20)) for x in (0, 49, 99)]
         for x, came in zip((0, 49, 99), scale, strict=True):
             assert np.abs(np.array(came) - mixed(x / 99, "#ffffff", "#1b3fae")).max() <= 16
