@@ -446,6 +446,7 @@ def test_the_maps_as_a_file(stage: Stage) -> None:
     (whole,) = [one["of"] for one in drawn if one["op"] == "copy"]
     said = [[one["text"], one["x"], one["y"], one["font"], one["colour"]] for one in whole if one["op"] == "text"]
     assert name == "reach.png"
+    assert {one["baseline"] for one in whole if one["op"] == "text"} == {"top"}
     assert [one["text"] for one in drawn if one["op"] == "text"] == ["What reaches what"]
     place = stage.box(".pictures")
     titles = [one for one in said if one[0] in ("One", "Apart")]

@@ -323,6 +323,7 @@ def test_the_matrices_as_a_file(stage: Stage) -> None:
         assert any(alike(canvas.at(x, y), one, 8) for one in seen), n
     (whole,) = [one for one in drawn if one["op"] == "copy"]
     expected = []
+    assert {one["baseline"] for one in whole["of"] if one["op"] == "text"} == {"top"}
     for words in (".equation > p", "figcaption", ".sign"):
         for n, (text, size) in enumerate(zip(stage.texts(words), stage.css(words, "fontSize"), strict=True)):
             at = stage.box(words, n)
