@@ -60,6 +60,17 @@ def log_probs(scope: Scope, ids: list[int], change: MaskChange) -> torch.Tensor:
         return scope.model(torch.tensor([ids]), {"self": mask})[0].log_softmax(-1)
 
 
+def test_above_the_masks_stands_what_the_model_expects_under_its_own(scope: Scope) -> None:
+    run = CurrentRun(scope, scope.run(FIRST, FOLLOWS))
+    chosen = Choices("", "", 0, Edits.of_kinds(self=WINDOW), "self", OWN, HEAD)
+    written = dict(masks_payloads.payloads(run, chosen)["written"]["rows"])
+    own, changed = (log_probs(scope, IDS[FIRST + FOLLOWS], change)[-1].exp() for change in (MaskChange(), WINDOW))
+    assert written["label-out"] == f"most likely next, {100 * float(own.max()):.0f} %"
+    assert written["source"] == FIRST + FOLLOWS
+    assert written["output"] == NAMES[int(own.argmax())]
+    assert f"{100 * float(own.max()):.0f}" != f"{100 * float(changed.max()):.0f}"
+
+
 @pytest.mark.parametrize("change", [MaskChange(), WINDOW, PAINTED, LIFTED], ids=["own", "window", "painted", "lifted"])
 @pytest.mark.parametrize(("shown", "text"), [(0, FIRST + FOLLOWS), (1, SECOND)])
 def test_a_changed_run_is_the_run_with_that_mask_by_hand(scope: Scope, change: MaskChange, shown: int, text: str) -> None:
