@@ -74,6 +74,10 @@ def test_train_then_decode_evaluate_inspect(tmp_path, capsys):
     shown = {"d_ff": "23", "step": "5", "device": "cpu", "snapshots": "0, 1, 2, 3, 5"}
     for line in [*(f"  {name:18} {value}" for name, value in shown.items()), "5.0 % of the dates"]:
         assert line in out
+    rows = [row for row in record["curve"] if "validation loss" in row]
+    assert out.splitlines()[-len(rows) :] == ["  " + "  ".join(f"{name} {value}" for name, value in row.items()) for row in rows]
+    for name in ("command", "averaged_steps", "training_seconds", "data", "licence", "scores"):
+        assert f"  {name:18} {record[name]}\n" in out
     for name, weights in model.items():
         assert f"  {name:48} {' × '.join(map(str, weights.shape)):>12} {weights.numel():>10,}" in out
 

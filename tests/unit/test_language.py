@@ -394,6 +394,7 @@ def test_a_model_of_text_learns(task, tmp_path):
     assert likelihoods(run.best_model.eval(), task.passages())["bits per byte"] < 0.75 * untrained
 
 
+PARTS = ("train", "validation", "test")
 FLAGS = ("--d-model 15 --n-heads 3 --n-layers 1 --n-ctx 17 --steps 5 --warmup 7 --validate-every 3 --vocab-size 290 --device cpu "
          "--snapshots --n-snapshots 2").split()  # fmt: skip
 
@@ -403,10 +404,12 @@ def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
     assert cli.main(["train", "language", *data, "--out", out, *FLAGS]) == 0
     printed = capsys.readouterr().out
     counts = LanguageTask(data[1:]).data()
-    trained, held_out = counts["documents"]["train"], counts["characters"]["test"]
     assert f"{sum(counts['characters'].values()):,} characters of text: d_model 15, n_heads 3" in printed
-    assert f"{trained:,} documents ({counts['characters']['train']:,} characters) to train on" in printed
-    assert f"({held_out:,} characters) to test on" in printed
+    sizes = [f"{counts['documents'][part]:,} documents ({counts['characters'][part]:,} characters)" for part in PARTS]
+    assert "{} to train on, {} to validate on, {} to test on\n".format(*sizes) in printed
+    assert len(set(sizes)) == 3
+    left = f"{counts['left out']:,} were left out of validation and test: they say what a document before says\n"
+    assert (left in printed) == ("left out" in printed) == (counts["left out"] > 0)
     assert "step 3: validation loss" in printed
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     scores = record["scores"]
@@ -425,13 +428,24 @@ def test_train_evaluate_decode_inspect(folder, tmp_path, capsys):
 
     assert cli.main(["evaluate", out, *data, "--device", "cpu"]) == 0
     printed = capsys.readouterr()
-    assert f"{scores['held-out perplexity']:,.3f}" in printed.out
-    assert f"over {scores['cases']} held-out passages" in printed.out
+    *table, last = printed.out.splitlines()
+    assert [row[:24].rstrip() for row in table] == [name.removeprefix("held-out ") for name in scores if name != "cases"]
+    shown = [float(row[24:].replace(",", "")) for row in table]
+    assert shown == pytest.approx([value for name, value in scores.items() if name != "cases"], abs=1.1e-3)
+    n_tokens = sum(len(passage.labels) for passage in task.passages())
+    assert last == f"over {scores['cases']:,} held-out passages, {n_tokens:,} tokens"
     assert "note" not in printed.err
     assert cli.main(["evaluate", out, *data, "--device", "cpu", "--snapshots", "--record"]) == 0
-    assert "step      0: perplexity" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     assert record["snapshot_scores"].keys() == {"0", "5"}
+    for line, (step, kept) in zip(lines, record["snapshot_scores"].items(), strict=True):
+        said, numbers = line.split(": ")
+        assert said == f"step {int(step):6,}"
+        shown = dict(part.rsplit(" ", 1) for part in numbers.split(", "))
+        measured = {name.removeprefix("held-out "): value for name, value in kept["scores"].items() if name != "cases"}
+        assert shown.keys() == measured.keys()
+        assert [float(value) for value in shown.values()] == pytest.approx(list(measured.values()), abs=1.1e-3)
     assert record["snapshot_scores"]["5"]["scores"]["bits per byte"] == pytest.approx(scores["bits per byte"], abs=1e-3)
 
     for how in ([], ["--how", "beam"], ["--how", "sample", "--seed", "3"]):
