@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from models import weights
-from models.architectures import ARCHITECTURES, Config, Model, name_of
-from models.architectures.base import check_types
+from models.architectures import ARCHITECTURES, Config, Model, family_of, name_of
+from models.architectures.base import Family, check_types
 from models.errors import CheckpointError
 from models.tokenizers.base import Tokenizer
 from models.training.scores import at_snapshot
@@ -149,6 +149,22 @@ def _open(folder: Path, snapshot: int | None, claimed: dict[str, str] | None = N
     return Checkpoint(folder, model, tokenizer, training)
 
 
+@dataclass(frozen=True)
+class Description:
+    """What a checkpoint's small files say of it."""
+
+    family: Family
+    training: dict[str, Any]
+
+
+def describe(folder: str | Path) -> Description:
+    """What a checkpoint says it is; no weight is read, and nothing is built. Raises CheckpointError."""
+    training = _json(Path(folder) / RECORD)
+    with _named(Path(folder) / RECORD):
+        check_record(training)
+    return Description(family_of(_config(Path(folder), _read(Path(folder) / CONFIG))), training)
+
+
 def snapshot_path(folder: Path, step: int) -> Path:
     return folder / "snapshots" / f"{step:06d}.safetensors"
 
@@ -212,6 +228,12 @@ def _check_sums(folder: Path, contents: dict[Path, bytes], claimed: dict[str, st
 
 def _blank(folder: Path, content: bytes) -> Model:
     """The model that config.json describes, without its numbers."""
+    config = _config(folder, content)
+    with _named(folder / CONFIG):
+        return weights.blank(config)
+
+
+def _config(folder: Path, content: bytes) -> Config:
     config = _json(folder / CONFIG, content)
     architecture = config.pop("architecture", None)
     if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
@@ -219,8 +241,7 @@ def _blank(folder: Path, content: bytes) -> Model:
     with _named(folder / CONFIG):
         _, read = ARCHITECTURES[architecture]
         check_types(read, config)
-        config = read(**config)
-        return weights.blank(config)
+        return read(**config)
 
 
 def _check_special_tokens(config: Config, tokenizer: Tokenizer) -> None:

@@ -88,6 +88,10 @@ _OF_A_TASK = {"dates": _DATES, "language": _LANGUAGE, "mlm": _MASKED, "span": _S
 _LANGUAGES = {"eng": "English", "fra": "French", "cmn": "Chinese", "deu": "German", "spa": "Spanish", "ita": "Italian"}
 
 
+# task → what its models are for, in a word or two, in the order in which they are offered
+TASKS = {"translation": "translation", "dates": "dates", "language": "running text"}
+
+
 def terms(task: str, name: str = "") -> Terms:
     """The words for a task; a translation checkpoint named "eng-fra" is spoken of as English and French."""
     if task in _OF_A_TASK:
@@ -264,6 +268,11 @@ def unequal(steps: Mapping[str, int]) -> str:
         for n in sorted(set(steps.values()), reverse=True)
     ]
     return f"Not trained alike: {'; '.join(said)}. What differs may come from that too."
+
+
+def sentence(text: str) -> str:
+    """The text with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def listed(names: Sequence[str]) -> str:

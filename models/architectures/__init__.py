@@ -1,7 +1,7 @@
 """The families of models a checkpoint can hold, by the name in its config.json."""
 
 from models.architectures.attention_only import AttentionOnly, AttentionOnlyConfig
-from models.architectures.base import Architecture
+from models.architectures.base import Architecture, Family
 from models.architectures.bert import BERT, BERTConfig
 from models.architectures.gpt import GPT, GPTConfig
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -24,6 +24,11 @@ ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
 def name_of(config: Config) -> str:
     """The architecture a configuration belongs to."""
     return next(name for name, (_, read) in ARCHITECTURES.items() if isinstance(config, read))
+
+
+def family_of(config: Config) -> Family:
+    """What kind of model this is; one that does not say stands behind all that do, under its architecture's name."""
+    return getattr(config, "family", Family(name_of(config), 9999))
 
 
 def build(config: Config) -> Model:

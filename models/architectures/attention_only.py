@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import check_fields
+from models.architectures.base import Family, check_fields
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF, EncoderDecoder
 from models.layers import masks
 from models.layers.attention import MultiHeadAttention
@@ -45,6 +45,13 @@ class AttentionOnlyConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def family(self) -> Family:
+        n = self.n_self_layers
+        layers = f"after {n} self-attention {'layer' if n == 1 else 'layers'}" if n else ""
+        heads, around = f"{self.n_heads} heads" if self.n_heads > 1 else "", "Add & Norm" if self.residual else ""
+        return Family(", ".join(filter(None, ["attention alone", layers, heads, around])), 2016)      # between the two papers
 
 
 class SelfStack(nn.Module):

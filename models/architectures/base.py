@@ -24,6 +24,14 @@ TEXT, POSITIONS = "text", "positions"
 
 
 @dataclass(frozen=True)
+class Family:
+    """What kind of model a configuration is of, in a few words with its paper, and the year that places it in history."""
+
+    name: str
+    year: int
+
+
+@dataclass(frozen=True)
 class Field:
     """One thing that a person gives a model: a text, and the stream its tokens stand on; or positions of tokens there."""
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import POSITIONS, Answers, Architecture, Field, check_fields
+from models.architectures.base import POSITIONS, Answers, Architecture, Family, Field, check_fields
 from models.layers import masks
 from models.layers.blocks import ACTIVATIONS, NORMAL_STD, SelfLayer, Stack
 from models.layers.masks import Mask, Masks, SiteKind
@@ -59,6 +59,10 @@ class BERTConfig:
         check_fields(self)
         if (self.head == "classes") != (len(self.class_names) > 1):
             raise ValueError(f"classes must be two names or more for the head classes, and none for another, not {self.classes!r}")
+
+    @property
+    def family(self) -> Family:
+        return Family("BERT (Devlin et al. 2019)", 2019)
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import Architecture, Field, check_fields
+from models.architectures.base import Architecture, Family, Field, check_fields
 from models.layers import masks
 from models.layers.blocks import NORMAL_STD, SelfLayer, Stack
 from models.layers.cache import Cache
@@ -42,6 +42,10 @@ class GPTConfig:
         if self.d_ff == 0:
             object.__setattr__(self, "d_ff", 4 * self.d_model)
         check_fields(self)
+
+    @property
+    def family(self) -> Family:
+        return Family("GPT (Radford et al. 2018, 2019)", 2018)
 
     @classmethod
     def gpt(cls, vocab_size: int = 40_478) -> "GPTConfig":

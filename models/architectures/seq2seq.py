@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from models.architectures.base import check_fields
+from models.architectures.base import Family, check_fields
 from models.architectures.encoder_decoder import EncoderDecoder
 from models.layers import masks
 from models.layers.cache import Cache
@@ -55,6 +55,12 @@ class Seq2SeqConfig:
             raise ValueError(f"cell must be {' or '.join(CELLS)}, not {self.cell!r}")
         if self.attention not in ("bahdanau", "none"):
             raise ValueError(f"attention must be bahdanau or none, not {self.attention!r}")
+
+    @property
+    def family(self) -> Family:
+        if self.attention == "none":
+            return Family("RNN, one fixed vector (Cho et al. 2014)", 2014)
+        return Family("RNN with alignment (Bahdanau et al. 2015)", 2015)
 
     @property
     def d_memory(self) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import check_fields
+from models.architectures.base import Family, check_fields
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF, EncoderDecoder
 from models.layers import masks
 from models.layers.blocks import NORMAL_STD, CrossLayer, SelfLayer, Stack
@@ -36,6 +36,11 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def family(self) -> Family:
+        scored = "" if self.similarity == "scaled dot" else f", {self.similarity} scores"
+        return Family(f"Transformer (Vaswani et al. 2017){scored}", 2017)
 
     @classmethod
     def base(cls, vocab_size: int = 37000) -> "TransformerConfig":

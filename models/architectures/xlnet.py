@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import Architecture, Field, check_fields
+from models.architectures.base import Architecture, Family, Field, check_fields
 from models.layers import masks
 from models.layers.blocks import NORMAL_STD, AddNorm, FeedForward
 from models.layers.masks import Mask, Masks, SiteKind
@@ -37,6 +37,10 @@ class XLNetConfig:
         if self.d_ff == 0:
             object.__setattr__(self, "d_ff", 4 * self.d_model)
         check_fields(self)
+
+    @property
+    def family(self) -> Family:
+        return Family("XLNet (Yang et al. 2019)", 2019)
 
     @classmethod
     def base(cls, vocab_size: int = 32_000) -> "XLNetConfig":

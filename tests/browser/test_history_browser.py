@@ -1,6 +1,8 @@
 """The browser's Back: one press a deliberate step, and none for what is typed or slid on the way."""
 # ruff: noqa: F401, F811 (fixtures are imported by name)
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 from served_app import browser, context, in_url, page, rested, visit
@@ -53,7 +55,7 @@ def test_as_many_presses_of_back_as_deliberate_steps_lead_to_the_start(page: Pag
     assert page.url == start
     expect(page.locator(".head")).to_have_attribute("data-site", SITE)
     expect(page.locator(".written .source")).to_have_text(START)
-    expect(page.get_by_role("combobox", name="Model")).to_have_value("dates")
+    expect(page.get_by_role("combobox", name="Model")).to_have_value(re.compile("^dates — "))
     page.go_forward()
     in_url(page, "site", OTHER_SITE)
     expect(page.locator(".head")).to_have_attribute("data-head", "3")
@@ -129,3 +131,23 @@ def test_back_on_masks_takes_back_a_stroke_and_a_ready_made_mask(page: Page) -> 
     in_url(page, "decoder-mask", "")
     rested(page)
     assert page.url == start
+
+
+def test_the_training_is_played_step_by_step_without_entries(page: Page) -> None:
+    visit(page, checkpoint="dates", source=START, growth="true", **{"growth-step": "0"})
+    rested(page)
+    before = entries(page)
+    page.get_by_role("button", name="Play the steps of the training").click()
+    for step in ("4", "8"):
+        in_url(page, "growth-step", step)
+    page.get_by_role("button", name="Pause").click()
+    rested(page)
+    stands = page.url
+    assert entries(page) == before
+    expect(page.locator(".st-key-note-growth")).to_contain_text("steps")
+    page.get_by_role("link", name="Masks").first.click()
+    page.wait_for_url("**/masks*")
+    rested(page)
+    page.go_back()
+    page.wait_for_selector(".head[data-painted]")
+    assert page.url == stands

@@ -12,7 +12,7 @@ import viz_app
 COMPONENTS = Path(viz_app.__file__).parent / "components"
 # page, what stands on it when it is drawn, and what is chosen there: together they have every component to be seen
 PAGES = [
-    ("attention", ".head", {}), ("task", ".answers", {}), ("masks", ".masks", {}), ("decoding", ".stepper", {}),
+    ("attention", ".head", {"growth": "true"}), ("task", ".answers", {}), ("masks", ".masks", {}), ("decoding", ".stepper", {}),
     ("decoding", ".beam", {"decoding-how": "beam"}), ("inside", ".walk", {}), ("inside", ".matrices", {"inside-view": "matrices"}),
     ("inside", ".heads", {"inside-view": "heads"}), ("positions", ".shuffle", {}),
     ("from-rnn", ".maps", {"from-rnn-section": "Two alignments"}),
@@ -68,6 +68,6 @@ def test_tab_leaves_what_a_click_has_given_the_keyboard_to(page: Page) -> None:
 
 def test_keys_are_listened_to_in_one_place() -> None:
     """So that what holds for one component holds for all."""
-    listens = re.compile(r"""onkey|['"]keydown['"]""")
+    listens = re.compile(r"""onkey|Listener\("key""")
     listening = {path.name for path in COMPONENTS.rglob("*.js") if listens.search(path.read_text("utf-8"))}
-    assert listening == {"keys.js", "boxes.js"}     # and the page's own text boxes have Enter
+    assert listening == {"keys.js", "boxes.js", "tools.js"}     # and the page has Enter in its text boxes, and P

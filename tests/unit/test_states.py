@@ -8,9 +8,10 @@ import pytest
 import torch
 from small import random_seq2seq
 
+import models
 from models import Trace
-from models.checkpoint import Checkpoint
-from models.scope import Scope
+from models.checkpoint import Checkpoint, describe
+from models.scope import Scope, shipped_folder
 from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.drawing import states
@@ -107,3 +108,14 @@ def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
 @pytest.mark.parametrize(("task", "named"), [("dates", "dates-bahdanau"), ("translation", "eng-fra-bahdanau")])
 def test_the_model_to_go_to_is_of_the_same_task(scope, task, named):
     assert f"(such as **{named}**)" in states.says(scope.config, words.terms(task))
+
+
+def test_the_model_to_open_instead_is_one_of_the_same_task_with_an_attention() -> None:
+    without = [name for name in models.shipped() if describe(shipped_folder() / name).family.year == 2014]
+    assert len(without) > 1
+    for name in without:
+        task = describe(shipped_folder() / name).training["task"]
+        named = words.terms(task, name).aligned
+        assert named in states.says(models.load(name, device="cpu").config, words.terms(task, name))
+        assert describe(shipped_folder() / named).training["task"] == task
+        assert models.load(named, device="cpu").model.kinds

@@ -22,9 +22,9 @@ from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.analysis.position_measures import FormulaMeasures, measure
 from models.analysis.reach import CHECKED, Choice, Reach, autograd_gap
 from models.analysis.reach import reach as reach_of
-from models.checkpoint import FILES, CheckpointError, snapshot_path
+from models.checkpoint import FILES, CheckpointError, Description, describe, snapshot_path
 from models.decoding import runs as decoding_runs
-from models.scope import shipped_folder
+from models.scope import folder_of, shipped_folder
 from models.tokenizers.base import Encoding
 from models.trace.edits import Edits
 from viz_app.session.byte_cache import ByteCache, budget
@@ -39,6 +39,11 @@ SHORT = 64          # tokens of a text that may share a batch
 def scope(name: str) -> Scope:
     """The opened checkpoint of this shipped name or folder, as its files are now. Raises models.checkpoint.CheckpointError."""
     return _kept.get(("opened", name, _files(name, FILES)), lambda: models.load(name), spared=True)
+
+
+def description(name: str) -> Description:
+    """What the checkpoint of this shipped name or folder says it is; it is not opened. Raises models.checkpoint.CheckpointError."""
+    return _kept.get(("described", name, _files(name, FILES)), lambda: describe(folder_of(name)))
 
 
 def snapshot(scope: Scope, step: int) -> Scope:

@@ -44,7 +44,7 @@ def examples(task: str) -> list:
     return _EXAMPLES.get(task, _EXAMPLES["translation"])
 
 
-def offered(scope: Scope) -> list[Example]:
+def readable_examples(scope: Scope) -> list[Example]:
     """At least one example that this model can read: its checkpoint's own, else its task's; if all are too long for it, as much
     of the first one's last text as it can read."""
     n = len(scope.model.text_fields)
@@ -62,7 +62,7 @@ def offered(scope: Scope) -> list[Example]:
 
 def suited(scope: Scope) -> list[str]:
     """The first text of each example."""
-    return [first for first, *_ in offered(scope)]
+    return [first for first, *_ in readable_examples(scope)]
 
 
 def holds_lines(scope: Scope) -> bool:

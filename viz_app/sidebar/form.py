@@ -7,6 +7,7 @@ from itertools import zip_longest
 import streamlit as st
 
 from models import Scope
+from models.architectures import family_of
 from models.architectures.base import Field
 from models.architectures.encoder_decoder import EncoderDecoder
 from models.checkpoint import CheckpointError
@@ -17,7 +18,8 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 from viz_app.session.parameters import Text
 from viz_app.session.url_state import CHECKPOINT, FIELDS, bound
-from viz_app.sidebar.examples import examples, offered
+from viz_app.sidebar.examples import examples, readable_examples
+from viz_app.sidebar.menu import offered
 from viz_app.ui import note
 
 LANDING = "eng-fra"     # the checkpoint a newcomer sees first
@@ -43,11 +45,13 @@ def sidebar() -> CurrentRun | None:
 def _checkpoint() -> tuple[str, Scope | None]:
     """The picker of checkpoints, which takes a folder too where the app is not shared; what models.load takes for the choice,
     and the opened checkpoint, if it opens."""
-    names = sorted(checkpoints.offered(), key=lambda name: name != LANDING)
+    lines = offered()
+    first = LANDING if LANDING in lines else next(iter(lines))
     shared = checkpoints.is_shared()
     pick = "Pick a model" if shared else "Pick a model, or type the path of a checkpoint folder"
     name = st.selectbox(
-        "Model", names, accept_new_options=True, **bound(CHECKPOINT, url_state.get(CHECKPOINT) or names[0], _complete),
+        "Model", list(lines), accept_new_options=True, **bound(CHECKPOINT, url_state.get(CHECKPOINT) or first, _complete),
+        format_func=lambda name: lines.get(name, name),
         placeholder="Pick a model" if shared else "Pick a model or type a folder",
         help="One of the models offered here." if shared else "A shipped model, or the path of a checkpoint folder of your own.",
     )
@@ -62,7 +66,8 @@ def _checkpoint() -> tuple[str, Scope | None]:
     except CheckpointError as error:
         note(slot, checkpoints.told(error), bad=True, key=CHECKPOINT.name)
         return name, None
-    note(slot, words.made(scope.training), key=CHECKPOINT.name)     # how good it is, the page says of the weights it shows
+    # how good it is, the page says of the weights it shows
+    note(slot, f"{words.sentence(family_of(scope.config).name)} {words.made(scope.training)}", key=CHECKPOINT.name)
     return folder, scope
 
 
@@ -79,7 +84,7 @@ def _texts(session: LiveSession) -> bool:
     spoken = session.scope or (session.shown.scope if session.shown else None)
     fields = spoken.model.text_fields if spoken else EncoderDecoder.fields
     t = words.terms(spoken.task if spoken else "", spoken.name if spoken else "")
-    choices = {" · ".join(texts): texts for texts in (offered(spoken) if spoken else [])}
+    choices = {" · ".join(texts): texts for texts in (readable_examples(spoken) if spoken else [])}
     if spoken:
         _suit(spoken, next(iter(choices.values())))
     st.selectbox(

@@ -1,12 +1,14 @@
 """The trace of training, on the Attention page: the same text under the weights of an earlier step."""
 
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 
 from models import CheckpointError
 from models.trace import AttentionSite
 from viz_app import checkpoints, words
+from viz_app.components.player import player
 from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.look import look
 from viz_app.drawing.scale import Scale, sinks
@@ -33,6 +35,7 @@ def choose(shown: CurrentRun) -> int | None:
             **url_state.bound(_STEP, url_state.one_of(_STEP, steps, steps[-1])),
             help="The pictures below show the same text under the weights of this step.",
         )
+        player(steps, step, partial(url_state.keep, _STEP), key="growth-player")
         slot = st.empty()
     with right:
         colours = look(st.context.theme.type)

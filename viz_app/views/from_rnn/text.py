@@ -235,8 +235,8 @@ def _slower(rnn: float, attention: float) -> str:
 
 
 def fell(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) -> str:
-    """How far each model falls from its best bucket to the longest, as a share and in points, as a list in Markdown; how many cases the
-    buckets hold; and, from `steps`, whether the models were trained alike."""
+    """How far each model falls from its best bucket to the longest, as a share and in points, as a list in Markdown; how many cases
+    the buckets hold; and, from `steps`, whether the models were trained alike."""
     lines = []
     for name, buckets in records.items():
         best, longest = max(buckets, key=lambda b: b["score"]), max(buckets, key=lambda b: b["most"])
