@@ -18,15 +18,16 @@ from viz_app.drawing.sites import by_kind
 LARGEST_SIDE = 64
 LARGEST_BYTES = 900_000
 
+Codes = tuple[int, np.ndarray]      # k, and uint8 (site, head, query/k, key/k)
 
-def overview(trace: Trace, terms: words.Terms, site: str = "", head: int = 0) -> bytes:
-    """The payload of the overview component, with (site, head) marked as the chosen one."""
+
+def overview(
+    trace: Trace, terms: words.Terms, site: str = "", head: int = 0, made: Sequence[Codes] | None = None
+) -> bytes:
+    """The payload of the overview component, with (site, head) marked as the chosen one; `made` is what `all_codes` gives, if it
+    has been worked out before."""
     blocks, parts, offset = [], [], 0
-    side = side_for(sum(s.n_heads for s in trace.attention.values()))
-    for kind, sites in by_kind(trace):
-        k = block_side(sites[0].n_query, sites[0].n_key, side)
-        few = max(1, LARGEST_AT_ONCE // (sites[0].n_heads * sites[0].n_query * sites[0].n_key))
-        codes = torch.cat([pooled_codes(sites[i : i + few], k) for i in range(0, len(sites), few)]).numpy()
+    for (kind, sites), (k, codes) in zip(by_kind(trace), made or all_codes(trace), strict=True):
         blocks.append({
             "kind": kind, "title": words.kind_title(sites[0]), "subtitle": words.kind_subtitle(sites[0], terms),
             "sides": words.sides(writes(trace, sites[0])),
@@ -36,6 +37,17 @@ def overview(trace: Trace, terms: words.Terms, site: str = "", head: int = 0) ->
         parts.append(codes.ravel())
         offset += codes.size
     return pack({"blocks": blocks, "chosen": {"site": site, "head": head}}, codes=np.concatenate(parts))
+
+
+def all_codes(trace: Trace) -> list[Codes]:
+    """Of each kind of attention in turn how many tokens a side become one cell, and the codes of its heads."""
+    side = side_for(sum(s.n_heads for s in trace.attention.values()))
+    found = []
+    for _, sites in by_kind(trace):
+        k = block_side(sites[0].n_query, sites[0].n_key, side)
+        few = max(1, LARGEST_AT_ONCE // (sites[0].n_heads * sites[0].n_query * sites[0].n_key))
+        found.append((k, torch.cat([pooled_codes(sites[i : i + few], k) for i in range(0, len(sites), few)]).numpy()))
+    return found
 
 
 def side_for(n_heads: int) -> int:

@@ -165,6 +165,11 @@ def vector_changes(scope: Scope, source: tuple[int, ...], places: tuple[int, ...
                make=lambda: changes_of_vector(scope.model, source, places, others))
 
 
+def drawn(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:
+    """What is drawn of a run without changes, of a long text: worked out once, and not again at every rerun."""
+    return _kept.get((trace.model.fingerprint, "drawn", what, tuple(row.ids for row in trace.streams.values())), make)
+
+
 def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
     """models.analysis.position_measures.measure, kept: its least squares take up to half a second. No model is in it."""
     return _kept.get(("formula", formula, n, d_model, shift), lambda: measure(formula, n, d_model, shift))

@@ -1,5 +1,5 @@
 // The same weights as lines: query tokens in the left column, key tokens in the right, a line as strong as its cell.
-const FAINTEST = 0.01, SHADES = 100, LINE_TOP = 26, MOST_LINES = 1500, WIDEST_PITCH = 32, LARGEST_NAME = 14;
+const FAINTEST = 0.01, SHADES = 100, LINE_TOP = 26, MOST_LINES = 300, MOST_A_ROW = 2, WIDEST_PITCH = 32, ROOMY = 16, LARGEST_NAME = 14;
 const SHARE = { query: 0.47, key: 0.32 }, NUMBER_ROOM = 30;      // of the width, at most, for a column of tokens; px, for the weights beside it
 
 class Lines {
@@ -55,9 +55,9 @@ class Lines {
   drawAll() {
     const { rows, cols, strengths } = this.picture, paths = Array.from({ length: SHADES + 1 }, () => []);
     const all = strengths.filter((strength) => strength >= FAINTEST).sort();
-    const least = Math.max(FAINTEST, all[all.length - MOST_LINES] ?? 0);
+    const most = Math.max(MOST_LINES, MOST_A_ROW * rows), least = Math.max(FAINTEST, all[all.length - most] ?? 0);
     let drawn = 0;
-    for (let i = 0; i < rows * cols && drawn < MOST_LINES; i++) {
+    for (let i = 0; i < rows * cols && drawn < most; i++) {
       if (strengths[i] < least) continue;
       drawn++;
       paths[Math.min(SHADES, Math.round(strengths[i] * SHADES))].push(this.curve(Math.floor(i / cols), i % cols));
@@ -67,7 +67,8 @@ class Lines {
   }
 
   stroke(group, d, strength) {
-    this.draw("path", { d, fill: "none", stroke: this.theme.accent, "stroke-opacity": strength.toFixed(3), "stroke-width": (0.8 + 2.4 * strength).toFixed(2) }, undefined, group);
+    const width = (0.8 + 2.4 * strength) * Math.min(1, Math.min(this.pitch.query, this.pitch.key) / ROOMY);
+    this.draw("path", { d, fill: "none", stroke: this.theme.accent, "stroke-opacity": strength.toFixed(3), "stroke-width": width.toFixed(2) }, undefined, group);
   }
 
   write(side, labels) {

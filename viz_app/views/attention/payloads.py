@@ -1,12 +1,15 @@
 """What the page Attention shows of a run: all heads, one head, the notes on training and similarity, and the checks."""
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from models.analysis.checks import check_site
+from models.trace import Trace
 from viz_app import words
-from viz_app.drawing.head import head
+from viz_app.drawing.head import LARGEST_WHOLE, head
 from viz_app.drawing.notes import answered, checked, small_print, strip
-from viz_app.drawing.overview import overview
+from viz_app.drawing.overview import all_codes, overview
 from viz_app.drawing.scale import Scale
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
@@ -14,6 +17,8 @@ from viz_app.session.live import Pictures
 from viz_app.session.url_state import Focus
 from viz_app.views.attention.controls import Tile
 from viz_app.views.inside import similarity
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,16 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     return {
         "written": strip(trace, run.terms, run.stale, (f"{whose}{label}", output)),
         **learned, **similarity.note(own, run_shown, focus.site, focus.head, choices.similarity),
-        "overview": overview(trace, run.terms, focus.site, focus.head),
+        "overview": overview(trace, run.terms, focus.site, focus.head, _once(trace, "overview", lambda: all_codes(trace))),
         "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
-        "checks": checked(check_site(site)),
+        "checks": checked(_once(trace, ("checks", site.name), lambda: check_site(site))),
     }
+
+
+def _once(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:
+    """What `make` gives; of a long text, of which it takes seconds, once."""
+    long = max(len(row.ids) for row in trace.streams.values()) > LARGEST_WHOLE
+    return cache.drawn(trace, what, make) if long else make()
 
 
 def at_step(run: CurrentRun, step: int | None) -> CurrentRun:
