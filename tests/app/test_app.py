@@ -212,6 +212,16 @@ def test_a_checkpoint_that_no_longer_opens_is_named_and_the_picture_stays(monkey
     assert field(app, "source").value == DATE
 
 
+def test_how_strongly_weights_are_drawn_stands_in_the_url() -> None:
+    for params, asked in (
+        ({}, ("weight", False)), ({"strength": "row"}, ("row", False)),
+        ({"strength": "root", "hide-sinks": "true"}, ("root", True)), ({"strength": "nonsense"}, ("weight", False)),
+    ):  # fmt: skip
+        header, _ = shown_head(open_app(**params))
+        assert (header["scale"], header["hides"]) == asked
+        assert header["sinkNames"] == ["[end]"]
+
+
 def test_a_bad_checkpoint_in_the_url_says_so_without_a_picture() -> None:
     app = open_app(checkpoint="/no/such/folder")
     assert "/no/such/folder" in said(app, "note checkpoint")["rows"][0][1]

@@ -21,7 +21,9 @@ from viz_app import words
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
-from viz_app.views.attention import growth_files
+from viz_app.drawing.scale import Scale
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.attention import growth, growth_files
 
 APP = Path(viz_app.__file__).with_name("app.py")
 
@@ -138,6 +140,19 @@ def test_the_slider_shows_the_same_text_under_the_weights_of_that_step(page: App
     headline = dict(said(page, "written")["rows"])
     assert headline["output"] == then.output != now.output
     assert headline["label-out"] == "the weights after 125 steps: the model's own next token, position by position"
+
+
+def test_the_animation_is_drawn_as_the_page_draws_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list = []
+    monkeypatch.setattr(growth_files, "head_gif", lambda frames, queries, keys, blocked, title, unit: made.append((frames, unit)))
+    scope, name = models.load("dates"), "decoder.layers.1.cross_attn"
+    run = CurrentRun(scope, scope.run("3 May 2019"))
+    growth._animation(run, name, 2, Scale("root", hides_sinks=True))
+    (frames, unit), last = made[0], run.trace.attention[name].weights(2).numpy()
+    assert [frame.step for frame in frames] == list(scope.snapshots)
+    np.testing.assert_allclose(frames[-1].strengths[:, :-1], np.sqrt(last[:, :-1]), atol=1e-4)
+    assert not frames[-1].strengths[:, -1].any()
+    assert unit.endswith("[start] and [end] left out")
 
 
 def line(app: AppTest) -> str:

@@ -146,7 +146,7 @@ def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(trace:
     monkeypatch.setattr(st, "download_button", lambda label, make, name, mime, **how: made.update({label: (make, name, mime)}))
     site = trace.attention["decoder.layers.1.cross_attn"]
     now = [trace]
-    ui.downloads(lambda: now[0], site, 2, TERMS, Scale())
+    ui.downloads(lambda: now[0], site, 2, TERMS, Scale("root"))
     assert {label: rest for label, (_, *rest) in made.items()} == {
         "This head, CSV": ["decoder.layers.1.cross_attn.head2.csv", "text/csv"],
         "This head, SVG": ["decoder.layers.1.cross_attn.head2.svg", "image/svg+xml"],
@@ -158,6 +158,7 @@ def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(trace:
     assert rows[0][1:] == ["0 c", "1 b", "2 [end]"]
     np.testing.assert_array_equal(np.float32([row[1:] for row in rows[1:]]), weights)
     assert "Decoder layer 2, head 3: what each French token reads from the English sentence" in made["This head, SVG"][0]()
+    assert "by its square root" in made["This head, SVG"][0]()
     assert "<title>" + str(weights[1, 0]) + "</title>" in made["This head, SVG"][0]()
     with np.load(io.BytesIO(made["All heads, npz"][0]())) as held:
         np.testing.assert_array_equal(held[site.name][2], weights)

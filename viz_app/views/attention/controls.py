@@ -4,7 +4,7 @@ from viz_app.drawing.scale import NAMES, WEIGHT, Scale
 from viz_app.session import url_state
 from viz_app.session.parameters import Choice, Switch, Text
 
-SCALE, HIDES = Choice("strength", WEIGHT, is_step=False, options=tuple(NAMES)), Switch("hide-sinks")
+SCALE, HIDES = Choice("strength", WEIGHT, is_step=False, options=tuple(NAMES)), Switch("hide-sinks", is_step=False)
 TILE = Text("tile", is_step=True, pattern=r"[0-9]{1,5}\.[0-9]{1,5}|")     # a query and a key, or the whole text
 
 Tile = tuple[int, int] | None

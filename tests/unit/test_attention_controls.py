@@ -1,0 +1,39 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""What is chosen in the pictures of the page Attention, and how it stands in the URL."""
+
+from test_parts import Session, session
+
+from viz_app.drawing.scale import Scale
+from viz_app.session import url_state
+from viz_app.views.attention import controls
+
+
+def test_how_strongly_weights_are_drawn(session: Session) -> None:
+    assert session.run(controls.scale) == Scale("weight", False)
+    assert session.says == {}
+    controls.choose_scale("root", True)
+    assert session.run(controls.scale) == Scale("root", True)
+    assert session.says == {"strength": "root", "hide-sinks": "true"}
+    controls.choose_scale("of a forged message", False)
+    assert session.run(controls.scale) == Scale("weight", False)
+    assert session.run(controls.scale, strength="row", hide_sinks="true") == Scale("row", True)
+
+
+def test_which_part_of_a_long_text_is_shown(session: Session) -> None:
+    assert session.run(controls.tile) is None
+    controls.choose_tile((1200, 37))
+    assert session.run(controls.tile) == (1200, 37)
+    assert session.says == {"tile": "1200.37"}
+    controls.choose_tile(None)
+    assert session.run(controls.tile) is None
+    assert session.says == {}
+    for unfit in ("7", "1.2.3", "-1.4", "a.b", "123456.1"):
+        assert session.run(controls.tile, tile=unfit) is None
+    controls.choose_tile((-3, 4))       # of a forged message
+    assert session.run(controls.tile) is None
+
+
+def test_a_part_is_a_step_that_back_takes_back_and_a_scale_is_none() -> None:
+    assert controls.TILE.is_step
+    assert not controls.SCALE.is_step
+    assert not controls.HIDES.is_step
