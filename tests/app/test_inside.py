@@ -441,13 +441,33 @@ def stands(app: AppTest) -> None:
     all_passed(app, 5)
 
 
-@pytest.mark.parametrize("view", list(inside_text.VIEWS))
+@pytest.mark.parametrize("view", [view for view in inside_text.VIEWS if view != "several"])
 @pytest.mark.parametrize("site", SITES)
 def test_every_view_of_every_kind_stands(opened, view, site):
     app = opened(inside_view=view, site=site, lock="q1", inside_key="0")
     stands(app)
     chosen, _ = payload(app, "choice")
     assert (chosen["query"], chosen["key"]) == (1, 0)
+
+
+def test_several_heads_stand_are_chosen_and_put_in_order(opened, scope):
+    app = opened(inside_view="several", inside_measure="first", target="edc", lock="q2")
+    all_passed(app, 3)
+    header, arrays = payload(app, "several")
+    trace = scope.run("abcde", "edc")
+    weights = torch.cat([trace.attention[f"decoder.layers.{n}.cross_attn"].weights() for n in (0, 1)])
+    first = weights[:, :, 0].mean(1)
+    assert header["order"] == first.argsort(descending=True).tolist()
+    assert header["chosen"] == sorted(header["order"][:3])
+    assert (header["measure"], header["query"]) == ("first", 2)
+    np.testing.assert_allclose(arrays["first"], first, rtol=1e-4)
+    np.testing.assert_allclose(arrays["weights"], weights[header["chosen"]].numpy(), rtol=1e-5, atol=1e-7)
+    app = opened(inside_view="several", inside_heads=["1", "4"], inside_measure="nothing we know")
+    all_passed(app, 3)
+    assert payload(app, "several")[0]["chosen"] == [1, 4]
+    assert payload(app, "several")[0]["measure"] == "entropy"
+    all_passed(opened(inside_view="several", inside_heads=[""]), 3)
+    assert payload(opened(inside_view="several", inside_heads=["77"]), "several")[0]["chosen"] == []
 
 
 def test_the_page_shows_what_models_computes(opened, scope):

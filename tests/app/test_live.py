@@ -23,6 +23,7 @@ VIEWS = [
     ("", ""), ("", "growth=true&growth-step=32"), ("", "similarity=cosine&site=decoder.layers.0.self_attn"), ("", "lock=q40"),
     ("", "checkpoint=dates-bahdanau"), ("", "checkpoint=dates-self-attn"),
     ("inside", ""), ("inside", "inside-view=matrices&inside-convention=columns"), ("inside", "inside-view=heads&lock=q2"),
+    ("inside", "inside-view=several&inside-measure=previous&site=decoder.layers.0.self_attn"),
     ("inside", "similarity=additive"), ("inside", "checkpoint=dates-bahdanau"),
     ("layer", ""), ("layer", "site=encoder.layers.1.self_attn&lock=q3"),
     ("masks", "mask=cross"), ("masks", "decoder-mask=f5.0-4_a0.2&masks-shown=second"), ("masks", "masks-second="),

@@ -54,8 +54,17 @@ def terms_of(header: dict[str, Any]) -> list[tuple[dict, dict, str, bool]]:
     ]  # fmt: skip
 
 
-def length(n: int, size: str) -> int:
+def length(n: int, size: str, axis: str = "number") -> int:
+    """Of a side of n cells; one of tokens is as long for few as for many."""
+    if axis in ("query", "key"):
+        return {"small": 84, "large": 168}[size]
     return max(30, min({"small": 110, "large": 210}[size], n * {"small": 6, "large": 12}[size]))
+
+
+def extent(matrix: dict[str, Any], size: str, turned: bool) -> tuple[int, int]:
+    """How wide and tall a matrix is drawn."""
+    down, across = [(n, axis) for n, axis in zip(matrix["shape"], matrix["axes"], strict=True)][:: -1 if turned else 1]
+    return length(across[0], size, across[1]), length(down[0], size, down[1])
 
 
 def point(stage: Stage, n: int, row: int, col: int, rows: int, cols: int) -> dict[str, str]:
@@ -91,7 +100,7 @@ def test_every_matrix_has_its_numbers_where_the_convention_puts_them(stage: Stag
         values, blocked = (values.T, blocked.T) if turned else (values, blocked)
         rows, cols = values.shape
         pixels, box = stage.pixels(CANVAS, n), stage.box(CANVAS, n)
-        assert (box["width"], box["height"]) == (length(cols, size), length(rows, size))
+        assert (box["width"], box["height"]) == extent(matrix, size, turned)
         wide, tall = box["width"] / cols, box["height"] / rows
         if wide * RATIO < 2 or tall * RATIO < 2:
             continue
@@ -138,16 +147,16 @@ def test_a_number_is_named_by_its_tokens_and_its_product_is_outlined(stage: Stag
             assert stage.text(".tip .what") == f"{matrix['says']}: {where[0]}, {where[1]}"
             if not (matrix["masked"] and arrays["blocked"][i, j]):
                 assert stage.text(".tip .why") == matrix["made"]
-            expected = [outline(n, (rows, cols), (length(cols, size), length(rows, size)), row, col)]
+            expected = [outline(n, (rows, cols), extent(matrix, size, turned), row, col)]
             shapes = [
                 arrays[m["array"]].T.shape if t else arrays[m["array"]].shape for m, _, _, t in every[first : first + len(here)]
             ]
+            sizes = [extent(m, s, t) for m, _, s, t in every[first : first + len(here)]]
             if place == 2:
-                (r0, c0), (r1, c1) = shapes[:2]
-                expected.append(outline(first, shapes[0], (length(c0, size), length(r0, size)), row, 0, 1, c0))
-                expected.append(outline(first + 1, shapes[1], (length(c1, size), length(r1, size)), 0, col, r1, 1))
+                expected.append(outline(first, shapes[0], sizes[0], row, 0, 1, shapes[0][1]))
+                expected.append(outline(first + 1, shapes[1], sizes[1], 0, col, shapes[1][0], 1))
             if place == 1 and len(here) == 2:
-                expected.append(outline(first, shapes[0], (length(shapes[0][1], size), length(shapes[0][0], size)), row, col))
+                expected.append(outline(first, shapes[0], sizes[0], row, col))
             free = [b[:5] for b in bands(stage) if not b[5]]
             assert sorted(free) == [pytest.approx(one, abs=0.02) for one in sorted(expected)]
             n += 1
@@ -167,7 +176,7 @@ def test_the_chosen_weight_stays_outlined_and_a_click_chooses_another(stage: Sta
             continue
         shape = arrays[matrix["array"]].T.shape if turned else arrays[matrix["array"]].shape
         row, col = (KEY, QUERY) if turned else (QUERY, KEY)
-        expected.append(outline(n, shape, (length(shape[1], size), length(shape[0], size)), row, col))
+        expected.append(outline(n, shape, extent(matrix, size, turned), row, col))
         picks.append((n, shape, turned))
     assert [b[:5] for b in bands(stage) if b[5]] == [pytest.approx(one, abs=0.02) for one in expected]
     assert len(picks) >= 2
@@ -229,8 +238,8 @@ def test_numbers_finer_than_pixels_show_the_one_furthest_from_0_and_say_so(stage
     equations = [{"title": "t", "formula": "f", "size": "small", "terms": [{"matrix": "x", "name": "X"}]}]
     stage.mount("matrices", 900).show(stage.change(payload(), {"x": big}, matrices=matrices, equations=equations))
     assert stage.text(".note").endswith(" Where numbers are finer than pixels, a pixel shows the one furthest from 0.")
-    assert (stage.box(CANVAS)["width"], stage.box(CANVAS)["height"]) == (110, 30)
-    assert any(alike(one, ORANGE, 2) for one in stage.pixels(CANVAS).within(54, 12, 3, 6))
+    assert (stage.box(CANVAS)["width"], stage.box(CANVAS)["height"]) == (110, 84)
+    assert any(alike(one, ORANGE, 2) for one in stage.pixels(CANVAS).within(54, 34, 3, 16))
     shown(stage)
     assert stage.text(".note").endswith("to choose that weight.")
 

@@ -194,6 +194,32 @@ def test_a_blocked_key_is_hatched_and_says_why(opened, trace):
     expect(page.locator(".walk .tip .why")).to_have_text("blocked by: look-ahead")
 
 
+def boxes(page: Page) -> list[str]:
+    """Where the tokens, the picture, its parts and what stands below are."""
+    drawn = ".walk .stage, .walk .foot, .matrices .equations, .matrices .foot, .several .strands, .several .scroll"
+    parts = page.locator(f".choice .tokens, {drawn}, .st-key-explanation")
+    return parts.evaluate_all("(all) => all.map((part) => JSON.stringify(part.getBoundingClientRect()))")
+
+
+def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 720})
+    for view, component in (("walk", "walk"), ("matrices", "matrices"), ("several", "several")):
+        visit(page, "inside", f".{component}[data-painted]", checkpoint="eng-fra", source="She is", **{"inside-view": view})
+        rested(page)
+        before, painted = boxes(page), page.locator(f".{component}").get_attribute("data-painted")
+        assert len(before) > 2
+        if view == "walk":
+            assert page.locator(".walk .stage").bounding_box()["y"] < 500
+        page.get_by_role("textbox", name="English sentence").focus()
+        page.keyboard.press("End")
+        for word in "reading a book about the sea that her mother gave her".split():
+            page.keyboard.type(f" {word}")
+            assert boxes(page) == before
+        rested(page)
+        assert page.locator(f".{component}").get_attribute("data-painted") != painted
+        assert boxes(page) == before
+
+
 def test_head_layer_and_kind_can_be_changed_here(opened):
     page = opened()
     controls = page.locator(".st-key-inside-head button")

@@ -146,8 +146,8 @@ class Several(Parameter[tuple[int, ...] | None]):
     high: int = 9_999
     most: int = 8
 
-    def in_url(self, value: tuple[int, ...]) -> list[str]:
-        return super().in_url(tuple(sorted(value)))
+    def in_url(self, value: tuple[int, ...] | None) -> list[str]:
+        return super().in_url(None if value is None else tuple(sorted(value)))
 
     def parse(self, texts: list[str]) -> tuple[int, ...]:
         if texts == [""]:

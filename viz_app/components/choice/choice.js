@@ -9,8 +9,8 @@ function shade(button, weight, blocked, theme) {
 
 function fill(root, picture, theme, tell) {
   const [queries, keys] = root.querySelectorAll(".tokens"), [reads, read] = root.querySelectorAll(".axis");
-  reads.textContent = picture.queryAxis;
-  read.textContent = picture.keyAxis;
+  reads.textContent = reads.title = picture.queryAxis;
+  read.textContent = read.title = picture.keyAxis;
   const offer = (parent, labels, chosen, send) => {
     const there = [...parent.children].slice(0, labels.length);
     while (parent.children.length > labels.length) parent.lastChild.remove();
@@ -34,7 +34,7 @@ function fill(root, picture, theme, tell) {
   });
   for (const parent of [queries, keys]) {
     const on = parent.querySelector('[aria-pressed="true"]');
-    if (on) parent.scrollTop = Math.max(0, on.offsetTop - parent.offsetTop - parent.clientHeight / 2);
+    if (on) parent.scrollLeft = Math.max(0, on.offsetLeft - parent.offsetLeft - parent.clientWidth / 2);
   }
   Object.assign(root.dataset, { query: picture.query, key: picture.key, painted: (Number(root.dataset.painted) || 0) + 1 });
 }

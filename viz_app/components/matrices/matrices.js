@@ -1,6 +1,7 @@
 // The same head as matrix products. A dimension has one length wherever it stands, so that inner sides meet; the row and
 // the column convention are the same numbers, transposed. Pointing at a product outlines the row and column it comes from.
-const SHORTEST = 30, LONGEST = { small: 110, large: 210 }, UNIT = { small: 6, large: 12 };
+// Where a dimension counts tokens its length is the same however many there are: nothing moves while one types.
+const SHORTEST = 30, LONGEST = { small: 110, large: 210 }, UNIT = { small: 6, large: 12 }, TOKENS = { small: 84, large: 168 };
 
 class Matrices {
   constructor(root) {
@@ -12,7 +13,8 @@ class Matrices {
 
   show(picture, theme) {
     Object.assign(this, { picture, theme });
-    this.root.querySelector(".title").textContent = picture.title;
+    const heading = this.root.querySelector(".title");
+    heading.textContent = heading.title = picture.title;
     this.root.querySelector(".chip").style.background = headColour(picture.head);
     this.tip.hidden = true;
     this.place.replaceChildren();
@@ -47,9 +49,10 @@ class Matrices {
     caption.append(`${rows} × ${cols}`);
     const cells = put(figure, "div", "cells"), canvas = put(cells, "canvas");
     const view = { matrix, flip, rows, cols, cells, canvas, name: term.name, figure };
-    const length = (n) => Math.max(SHORTEST, Math.min(LONGEST[size], n * UNIT[size]));
-    const [context, ratio] = sized(canvas, length(cols), length(rows));
-    Object.assign(view, { wide: length(cols), tall: length(rows) });
+    const [down, across] = flip ? [...matrix.axes].reverse() : matrix.axes;
+    const length = (n, axis) => (this.picture.tokens[axis] ? TOKENS[size] : Math.max(SHORTEST, Math.min(LONGEST[size], n * UNIT[size])));
+    const [wide, tall] = [length(cols, across), length(rows, down)], [context, ratio] = sized(canvas, wide, tall);
+    Object.assign(view, { wide, tall });
     this.paint(context, view);
     this.pooled ||= rows > view.tall * ratio || cols > view.wide * ratio;
     canvas.setAttribute("role", "img");

@@ -68,11 +68,11 @@ class Table {
     const at = right ? x + width : x;
     context.font = `600 12.5px ${theme.font}`;
     context.fillStyle = right ? theme.quiet : theme.text;
-    if (right) context.font = `11px ${theme.font}`;
+    if (right) context.font = `12px ${theme.font}`;
     const measure = (t) => context.measureText(t).width;
     context.fillText(fit(text, width + 6, measure), at, right ? HEAD - 12 : 11);
     if (!note) return;
-    context.font = `10.5px ${theme.font}`;
+    context.font = `12px ${theme.font}`;
     context.fillStyle = theme.quiet;
     context.fillText(fit(note, width + 8, measure), at, 27);
   }
@@ -90,7 +90,7 @@ class Table {
     context.fillText(fit(row.label[0], this.namesWidth - (row.aside ? 62 : row.colour ? 26 : 14), measure), this.namesWidth - 10, y + ROW / 2);
     if (row.aside) {
       context.textAlign = "left";
-      context.font = `11px ${theme.font}`;
+      context.font = `12px ${theme.font}`;
       context.fillStyle = theme.quiet;
       context.fillText(row.aside, 4, y + ROW / 2);
     }

@@ -33,7 +33,8 @@ class Walk {
     this.range.max = picture.stages.length - 1;
     this.range.style.setProperty("--stops", picture.stages.length);
     this.stage = Math.max(0, Math.min(this.stage ?? picture.stage ?? 0, picture.stages.length - 1));   // afterwards it is told to Python
-    this.root.querySelector(".title").textContent = picture.title;
+    const heading = this.root.querySelector(".title");
+    heading.textContent = heading.title = picture.title;
     this.root.querySelector(".chip").style.background = headColour(picture.head);
     const names = this.root.querySelector(".names");
     picture.stages.forEach((stage, i) => {      // in the same buttons, so that the one with the focus keeps it
@@ -131,7 +132,7 @@ class Walk {
     if (left) feet.push({ label: [`${left} others`, "", true], mark: "foot", cells: { parts: arrays.rest } });
     if (foot) feet.push({ label: [foot, "", false], mark: "foot", cells: { parts: arrays.b } });
     const first = { label: picture.queryLabel, mark: "top", aside: "reads", cells: own };
-    return { columns, rows: [first, ...rows, ...feet], names: "token", chosen: this.key_, lines: this.lines, label: `${picture.title}. ${title}` };
+    return { columns, rows: [first, ...rows, ...feet], names: "token", chosen: this.key_, lines: picture.lines, label: `${picture.title}. ${title}` };
   }
 
   headsTable(title) {
@@ -141,12 +142,7 @@ class Walk {
       { id: "added", title: "b · W_O", note: `${d_model} numbers, ±${brief(headScales.added)}`, kind: "strip", scale: headScales.added, min: 110, grow: 3 },
       { id: "norm", title: "length", note: "of the vector", kind: "length", scale: Math.max(...rows.map((row) => row.cells.norm)), min: 96 },
     ];
-    return { columns, rows, names: "head", chosen: picture.head, lines: this.lines, label: `${picture.title}. ${title}` };
-  }
-
-  get lines() {
-    const { picture } = this;
-    return Math.max(picture.indices.length + 2 + (picture.n_keys > picture.indices.length ? 1 : 0), picture.n_heads + 3);
+    return { columns, rows, names: "head", chosen: picture.head, lines: picture.lines, label: `${picture.title}. ${title}` };
   }
 
   note() {

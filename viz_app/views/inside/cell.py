@@ -19,7 +19,7 @@ from viz_app.views.inside import text as inside_text
 from viz_app.views.inside.columns import peak
 from viz_app.views.inside.scene import Scene, Stage
 
-SHOWN_KEYS = 16             # rows of the walk; longer inputs show the strongest
+SHOWN_KEYS = 12             # rows of the walk, kept free for shorter inputs; longer ones show the strongest
 TELLING = 0.6               # a first query worth walking: its strongest weight is about this, neither settled nor flat
 
 
@@ -84,6 +84,7 @@ def walk(trace: Trace, at: Cell, terms: words.Terms, stage: int = 0) -> bytes:
     columns, used = inside_columns.columns(at.site, arrays), {column for stage in told for column in stage.columns}
     header: dict[str, Any] = {
         "site": at.site.name, "head": at.head, "query": at.query, "key": at.key, "indices": rows, "stage": stage,
+        "lines": max(SHOWN_KEYS, at.site.n_heads) + 3,
         "title": inside_text.title(at.site, at.head, terms, query[at.query], key[at.key], float(w.weights[at.key])),
         "stages": [asdict(s) for s in told],
         "columns": {name: inside_columns.as_json(column) for name, column in columns.items() if name in used},

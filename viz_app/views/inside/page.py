@@ -4,12 +4,14 @@ from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from models.trace import Trace
 from viz_app import ui, words
 from viz_app.components.choice import choice
 from viz_app.components.heads import heads
 from viz_app.components.matrices import matrices
+from viz_app.components.several import several
 from viz_app.components.walk import walk
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
@@ -17,34 +19,47 @@ from viz_app.session.live import Pictures
 from viz_app.views.attention.no_attention import no_attention
 from viz_app.views.inside import files, scaling, similarity, text
 from viz_app.views.inside.cell import Cell
-from viz_app.views.inside.controls import choose, choose_weight, keep_stage, note_similarity
-from viz_app.views.inside.payloads import DRAWN_BY_STREAMLIT, Choices, chosen, payloads
+from viz_app.views.inside.controls import (
+    choose,
+    choose_head,
+    choose_measure,
+    choose_weight,
+    hold_query,
+    keep_stage,
+    note_similarity,
+)
+from viz_app.views.inside.payloads import DRAWN_BY_STREAMLIT, Choices, chosen, compared_heads, payloads
+from viz_app.views.inside.several import measures_csv
 
 
 def inside(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     ui.headline(
         "Inside a head: how does this one weight come about?",
-        "One token reads another. Walk from their two vectors to the number, with the values this model computed.",
+        "From two tokens' vectors to the number, with this model's own values.",
     )
     ui.written(run.trace, run.terms, run.stale)
     if not run.trace.attention:
         no_attention(run)
         return None
-    choices = choose(run)
-    _lay_out(payloads(run, choices), run, choices)
+    choices, tokens = choose(run)
+    _lay_out(payloads(run, choices), run, choices, tokens)
     return None if choices.view == DRAWN_BY_STREAMLIT else partial(payloads, choices=choices)
 
 
-def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
+def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, tokens: DeltaGenerator) -> None:
     compared, cell = chosen(run, choices)
     site, view = cell.site, choices.view
     note_similarity(drawn)
-    choice(drawn["choice"], choose_weight)
+    if "choice" in drawn:
+        with tokens:
+            choice(drawn["choice"], choose_weight)
     if view == "walk":
         walk(drawn["walk"], choose_weight, keep_stage)
     elif view == "matrices":
         matrices(drawn["matrices"], choose_weight)
+    elif view == "several":
+        several(drawn["several"], partial(choose_head, choices), choose_measure, hold_query)
     elif view == "heads":
         heads(drawn["heads"], lambda head: url_state.pick(site.name, head))
     else:
@@ -52,7 +67,8 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         unlike = words.departures(run.scope.config) if view == "walk" else ""
-        explanation = f"**{words.place(site, cell.head)}.** {text.explain(view, site, run.terms)}"
+        place = words.kind_title(site) if view == "several" else words.place(site, cell.head)
+        explanation = f"**{place}.** {text.explain(view, site, run.terms)}"
         st.markdown("\n\n".join(part for part in (explanation, unlike) if part))
         _downloads(cell, choices)
     with right:
@@ -94,6 +110,8 @@ def _downloads(cell: Cell, choices: Choices) -> None:
                  ("This walk, npz", of(files.walk_npz), f"{name}.npz", npz)],
         "matrices": [("The matrices, npz", of(lambda _, cell: files.matrices_npz(cell)), f"{head}.matrices.npz", npz)],
         "scaling": [("These numbers, CSV", of(files.scaling_csv), f"{name}.scaling.csv", csv)],
+        "several": [("All measures, CSV", lambda: measures_csv(compared_heads(session.shown, choices)[1]),
+                     f"{cell.site.kind}.measures.csv", csv)],
         "heads": [("The heads, CSV", of(files.heads_csv), f"{cell.site.name}.heads.query{cell.query}.csv", csv)],
     }[choices.view]
     with st.container(horizontal=True, gap="small", key="downloads"):

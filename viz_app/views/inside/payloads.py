@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 
 from models.analysis import head_walk
+from models.analysis.checks import Check, check_site
 from viz_app.drawing.notes import checked
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.inside import cell as cells
 from viz_app.views.inside import matrices, similarity
 from viz_app.views.inside.cell import Cell
+from viz_app.views.inside.several import FIRST, Several, several
 
 DRAWN_BY_STREAMLIT = "scaling"      # the view that is charts, and has no payload
 
@@ -16,7 +18,8 @@ DRAWN_BY_STREAMLIT = "scaling"      # the view that is charts, and has no payloa
 @dataclass(frozen=True)
 class Choices:
     """What is chosen on the page: a similarity instead of the model's own, or ""; the view and its convention; the site and the
-    head; the query and the key, None where a telling one is to be found; the stage where the walk begins."""
+    head; the query and the key, None where a telling one is to be found; the stage where the walk begins; which of several heads
+    by their numbers, None for the first by the measure, and the measure."""
 
     similarity: str
     view: str
@@ -26,10 +29,14 @@ class Choices:
     query: int | None
     key: int | None
     stage: int
+    heads: tuple[int, ...] | None = None
+    measure: str = FIRST
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the page's components show of a run."""
+    if choices.view == "several":
+        return _of_several(run, choices)
     compared, cell = chosen(run, choices)
     trace, terms = compared.trace, run.terms
     views = {
@@ -43,6 +50,29 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         **({choices.view: views[choices.view]()} if choices.view in views else {}),
         "checks": checked(head_walk.check_walk(trace, cell.site, cell.query, cell.head)),
     }
+
+
+def _of_several(run: CurrentRun, choices: Choices) -> Pictures:
+    compared, shown = compared_heads(run, choices)
+    sites = dict.fromkeys(shown.heads[n][0].name for n in shown.drawn)
+    query = choices.query if choices.query is not None and choices.query < shown.sites[0].n_query else None
+    return {
+        **similarity.note(run, compared, choices.site, choices.head, choices.similarity),
+        "several": several(shown, run.terms, query),
+        "checks": checked(_worst([check_site(compared.trace.attention[name]) for name in sites or [choices.site]])),
+    }
+
+
+def _worst(of_each_site: list[list[Check]]) -> list[Check]:
+    """Of each claim the site that comes nearest to its limit or passes it furthest; NaN before all."""
+    return [max(same, key=lambda check: (not check.passed, check.value)) for same in zip(*of_each_site, strict=True)]
+
+
+def compared_heads(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, Several]:
+    """The run under the chosen similarity, and the heads of the chosen kind in it."""
+    compared = similarity.under(run, choices.similarity)
+    kind = compared.trace.attention[choices.site].kind
+    return compared, Several(compared.trace, kind, choices.measure, choices.heads)
 
 
 def chosen(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, Cell]:

@@ -10,16 +10,18 @@ from viz_app.drawing.labels import ARROW, SPACE, SPECIAL_NAMES, Label
 CONVENTIONS = {"rows": "A = Q·Kᵀ (a token is a row)", "columns": "A = Kᵀ·Q (a token is a column)"}
 _ROWS_OR_COLUMNS = {"rows": "a token is a row", "columns": "a token is a column"}
 VIEWS = {
-    "walk": "Step by step",
+    "walk": "Walk",
     "matrices": "Matrices",
     "scaling": "√dₖ",
-    "heads": "Sum of the heads",
+    "heads": "Sum of heads",
+    "several": "Several heads",
 }
 
 
-def views(site: AttentionSite) -> dict[str, str]:
-    """The views this attention can be seen in: without a division there is nothing to scale, without W_O nothing to sum."""
-    without = {"scaling": site.similarity.name != "scaled dot", "heads": words.is_alignment(site)}
+def views(site: AttentionSite, n_heads: int) -> dict[str, str]:
+    """The views this attention can be seen in: without a division there is nothing to scale, without W_O nothing to sum, and of
+    one head in all its layers nothing to compare."""
+    without = {"scaling": site.similarity.name != "scaled dot", "heads": words.is_alignment(site), "several": n_heads == 1}
     return {view: name for view, name in VIEWS.items() if not without.get(view)}
 
 
@@ -85,6 +87,9 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
         "spreads its attention, in nats. The **gradient** of softmax is diag(p) − p·pᵀ; its size ‖·‖ (Frobenius) says how far "
         "the weights move when the scores do. Divided by the divisor it says how far they move when q·k does: that reaches q and "
         "k. The curves take any divisor; the dashed lines mark the model's and 1.",
+        "several": "What a head does cannot be read from its number, but it can be measured: each column is one measure of the "
+        "weights on this text, as a mean over the tokens that read. On another text a head may measure otherwise; one that stays "
+        "first on many texts is called by what it does, such as a previous-token head (Clark et al. 2019; Voita et al. 2019).",
         "heads": f"{_added_up(h)} **Length** says how much a head adds. The **cosine** with the output says "
         "whether it goes the way the sum goes; that with the stream, where the model has one, whether it strengthens (above 0) or "
         "takes away (below 0) what the token's vector already holds.",

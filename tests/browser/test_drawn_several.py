@@ -1,0 +1,144 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The component `several` by itself: the order of the heads, their numbers and lines, and what a click tells."""
+
+import functools
+from typing import Any
+
+import drawn
+import numpy as np
+import pytest
+from drawn import SVG
+from stage import HEADS, Stage, alike, hex_of, stage, stage_page, weight_colour
+
+from viz_app import words
+from viz_app.drawing.payload import unpack
+from viz_app.views.inside.several import Several, several
+
+TERMS = words.terms("letters")
+DASHES = ["", "7 4", "2 3", "10 3 2 3"]
+
+
+@functools.cache
+def payload(
+    measure: str = "first", chosen: tuple[int, ...] | None = (1, 3, 5), query: int | None = None, text: str = "abcab=d"
+) -> bytes:
+    return several(Several(drawn.letters("gpt").run(text), "self", measure, chosen), TERMS, query)
+
+
+def shown(stage: Stage, width: int = 960, **how: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    stage.mount("several", width).show(payload(**how))
+    return unpack(payload(**how))
+
+
+def test_the_heads_stand_in_their_order_with_their_numbers(stage: Stage) -> None:
+    header, arrays = shown(stage)
+    assert stage.texts("tbody .name") == [header["heads"][n]["name"] for n in header["order"]]
+    assert [hex_of(colour) for colour in stage.css("tbody .chip", "backgroundColor")] == [HEADS[n % 3] for n in header["order"]]
+    assert stage.js("(root) => [...root.querySelectorAll('tbody input')].map((box) => box.checked)") == [
+        n in (1, 3, 5) for n in header["order"]
+    ]
+    names = [measure["id"] for measure in header["measures"]]
+    cells = stage.texts("tbody td:not(.name)")
+    assert cells == [f"{arrays[name][n]:.2f}" for n in header["order"] for name in names]
+    titles = stage.attrs("tbody td:not(.name)", "title")
+    assert [np.float32(title) for title in titles] == [arrays[name][n] for n in header["order"] for name in names]
+    for colour, n, name in zip(
+        stage.css("tbody td:not(.name)", "backgroundColor"), np.repeat(header["order"], len(names)), names * 6, strict=True
+    ):
+        value = float(arrays[name][n]) / (header["widest"] if name == "entropy" else 1)
+        assert alike(hex_of(colour), weight_colour(min(1.0, value)))
+
+
+def test_the_measure_is_named_with_its_formula(stage: Stage) -> None:
+    header, _ = shown(stage)
+    assert stage.attrs("th", "aria-sort") == [None, None, None, None, "descending", None]
+    assert stage.text(".measure b") == "First token, mean weight:"
+    assert stage.text(".formula") == "(1/n) Σi a(i,1)"
+    assert stage.texts(".formula sub") == ["i"]
+    assert stage.text(".says") == header["measures"][3]["says"]
+    stage.show(payload("entropy"), (2, 1))
+    assert stage.attrs("th", "aria-sort")[1] == "ascending"
+    stage.show(payload("same", None, text="abc"), (3, 1))
+    assert stage.text(".says").endswith(" This text gives nothing to take it of.")
+    assert set(stage.texts("tbody td:last-child")) == {"–"}
+
+
+def test_each_head_has_its_colour_and_a_style_of_its_own(stage: Stage) -> None:
+    header, arrays = shown(stage)
+    for n, head in enumerate(header["chosen"]):
+        strokes = stage.attrs(f".strands path[data-head='{head}']", "stroke", "stroke-dasharray")
+        assert {(one["stroke"].lower(), one["stroke-dasharray"]) for one in strokes} == {(HEADS[head % 3], DASHES[n])}
+        strong = (arrays["weights"][n] >= 0.05).sum()
+        lines = stage.attrs(f".strands path[data-head='{head}']", "d")
+        assert sum(line.count("M") for line in lines) == strong > 0
+    assert stage.texts(".legend span") == [header["heads"][n]["name"] for n in header["chosen"]]
+    assert stage.attrs(".legend line", "stroke-dasharray") == DASHES[:3]
+
+
+def test_a_line_goes_from_who_reads_to_what_is_read_and_is_as_strong_as_its_weight(stage: Stage) -> None:
+    _, arrays = shown(stage, chosen=(4,), query=5)
+    weights = arrays["weights"][0][5]
+    pads = stage.attrs(".strands rect", "data-side", "data-index", "y", "height")
+    middle = {(p["data-side"], int(p["data-index"])): float(p["y"]) + float(p["height"]) / 2 for p in pads}
+    found = {}
+    for path in stage.attrs(".strands path", "d", "stroke-opacity"):
+        for curve in path["d"].removeprefix("M").split("M"):
+            numbers = [float(x) for x in curve.replace("C", " ").split()]
+            assert numbers[1] == pytest.approx(middle["query", 5], abs=0.1)
+            key = min(range(8), key=lambda k, y=numbers[-1]: abs(middle["key", k] - y))
+            found[key] = float(path["stroke-opacity"])
+    assert set(found) == {k for k in range(8) if weights[k] >= 0.05}
+    for key, opacity in found.items():
+        assert opacity == pytest.approx(0.15 + 0.85 * weights[key], abs=0.03)
+
+
+def test_what_is_pointed_at_is_said_for_each_head(stage: Stage) -> None:
+    header, arrays = shown(stage)
+    stage.move(".strands rect[data-side=query]", 20, 6, 5)
+    assert stage.text(".tip .what") == f"{header['queries'][5][0]} reads"
+    rows = stage.js("(root) => [...root.querySelectorAll('.tip tr')].map((tr) => [...tr.children].map((td) => td.textContent))")
+    for n, row in enumerate(rows):
+        best = np.argsort(-arrays["weights"][n][5], kind="stable")[:4]
+        assert row == [header["heads"][header["chosen"][n]]["name"],
+                       *(f"{header['keys'][k][0]} {arrays['weights'][n][5][k]:.2f}" for k in best)]
+    stage.move(".strands rect[data-side=key]", 20, 6, 1)
+    assert stage.text(".tip .what") == f"{header['keys'][1][0]} is read by"
+    assert np.float32(stage.attr(".tip tr", "data-value")) == arrays["weights"][0][:, 1].max()
+    stage.away()
+    assert stage.hidden(".tip")
+
+
+def test_a_tick_a_heading_and_a_token_are_told(stage: Stage) -> None:
+    header, _ = shown(stage)
+    stage.click("tbody input", n=2)
+    stage.click("th button", n=1)
+    stage.click(".strands rect[data-side=query]", n=4)
+    stage.js("(root) => root.querySelectorAll('tbody input')[0].focus()")
+    stage.press(" ")
+    assert [news for _, news in stage.sent] == [
+        {"head": header["order"][2]}, {"measure": "previous"}, {"query": 4}, {"head": header["order"][0]},
+    ]  # fmt: skip
+    stage.show(payload(query=4), (2, 1))
+    stage.click(".strands rect[data-side=query]", n=4)
+    assert stage.sent[-1][1] == {"query": -1}
+
+
+@pytest.mark.parametrize("width", [375, 960, 1600])
+def test_a_long_text_has_letters_to_be_read_and_moves_nothing(stage: Stage, width: int) -> None:
+    shown(stage, width)
+    parts = (".scroll", ".measure", ".strands > svg", ".note")
+    places = [stage.box(part) for part in parts]
+    stage.show(payload(text="abcde=@" * 1 + "abcde"), (2, 1))
+    assert [stage.box(part) for part in parts] == places
+    assert min(map(float, stage.attrs(".strands > svg text", "font-size"))) >= 12
+    assert min(float(size.removesuffix("px")) for size in stage.css("td, th button, p, .legend", "fontSize")) >= 12
+
+
+def test_the_lines_are_saved_as_a_drawing(stage: Stage) -> None:
+    header, _ = shown(stage)
+    name, root = stage.saved_svg()
+    assert name == "letters.self.heads.svg"
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    names = ", ".join(header["heads"][n]["name"] for n in header["chosen"])
+    assert f"{header['title']}; layer.head {names}" in texts
+    assert len(list(root.iter(f"{SVG}path"))) == len(stage.attrs(".strands path", "d"))

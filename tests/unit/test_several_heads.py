@@ -1,0 +1,118 @@
+"""Several heads at once: which are drawn, in which order they stand, what the component and the file are given."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+import torch
+from drawn import letters
+
+from models.analysis.head_measures import MEASURES
+from models.trace import Trace
+from viz_app import words
+from viz_app.drawing.payload import unpack
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.inside.payloads import Choices, payloads
+from viz_app.views.inside.several import Several, measures_csv, several, toggled
+
+TERMS = words.terms("letters")
+SITES = ["decoder.layers.0.self_attn", "decoder.layers.1.self_attn"]
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return letters("gpt").run("abcab=d")
+
+
+def weights(trace: Trace) -> torch.Tensor:
+    """(head, query, key), the heads of the first layer before those of the second."""
+    return torch.cat([trace.attention[name].weights() for name in SITES])
+
+
+def test_the_heads_are_those_of_all_layers_in_the_order_of_the_measure(trace: Trace) -> None:
+    a = weights(trace)
+    by_hand = {
+        "entropy": torch.special.entr(a).sum(-1).mean(-1), "first": -a[..., 0].mean(-1),
+        "diagonal": -a.diagonal(dim1=1, dim2=2).mean(-1), "previous": -a.diagonal(-1, dim1=1, dim2=2).mean(-1),
+    }  # fmt: skip
+    for measure, values in by_hand.items():
+        shown = Several(trace, "self", measure, None)
+        assert shown.order == sorted(range(6), key=lambda n, values=values: float(values[n]))
+        assert shown.drawn == sorted(shown.order[:3])
+        header, arrays = unpack(several(shown, TERMS, None))
+        assert (header["order"], header["chosen"], header["measure"]) == (shown.order, shown.drawn, measure)
+        np.testing.assert_allclose(arrays["weights"], a[shown.drawn], rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(arrays[measure], values.abs(), rtol=1e-4, atol=1e-6)
+
+
+def test_chosen_heads_are_drawn_and_those_that_are_not_there_are_not(trace: Trace) -> None:
+    assert Several(trace, "self", "first", (1, 4)).drawn == [1, 4]
+    assert Several(trace, "self", "first", (1, 6, 77)).drawn == [1]
+    assert Several(trace, "self", "first", ()).drawn == []
+    header, arrays = unpack(several(Several(trace, "self", "first", ()), TERMS, 3))
+    assert arrays["weights"].shape == (0, 8, 8)
+    assert header["query"] == 3
+
+
+def test_a_click_adds_a_head_or_takes_it_away_and_four_are_the_most() -> None:
+    assert toggled([1, 4], 2) == (1, 2, 4)
+    assert toggled([1, 2, 4], 2) == (1, 4)
+    assert toggled([1], 1) == ()
+    assert toggled([0, 1, 2, 4], 3) == (1, 2, 3, 4)
+    assert toggled([0, 1, 2, 4], 1) == (0, 2, 4)
+
+
+def test_the_component_is_told_what_each_head_and_measure_is_called(trace: Trace) -> None:
+    header, arrays = unpack(several(Several(trace, "self", "entropy", None), TERMS, None))
+    assert [(h["name"], h["layer"], h["head"]) for h in header["heads"]] == [
+        (f"{layer}.{head + 1}", layer, head) for layer in (1, 2) for head in (0, 1, 2)
+    ]
+    assert [m["id"] for m in header["measures"]] == list(MEASURES)
+    assert all(m["there"] for m in header["measures"])
+    assert (header["query"], header["most"]) == (-1, 4)
+    assert header["widest"] == pytest.approx(np.log(8))
+    assert [label[0] for label in header["queries"]] == ["[start]", *"abcab=d"] == [label[0] for label in header["keys"]]
+    assert header["title"] == "Decoder masked self-attention: the text reads itself"
+    assert {array.shape for name, array in arrays.items() if name != "weights"} == {(6,)}
+
+
+def test_what_cannot_be_measured_leaves_the_heads_as_they_stand() -> None:
+    trace = letters("gpt").run("abc")
+    shown = Several(trace, "self", "same", None)
+    assert shown.order == list(range(6))
+    header, arrays = unpack(several(shown, TERMS, None))
+    assert [m["id"] for m in header["measures"] if not m["there"]] == ["same"]
+    assert "same" not in arrays
+    rows = list(csv.DictReader(io.StringIO(measures_csv(shown))))
+    assert {row["Same token (mean weight)"] for row in rows} == {""}
+    crossing = Several(letters().run("abcde", "edc"), "cross", "entropy", None)
+    header, _ = unpack(several(crossing, TERMS, None))
+    assert [m["id"] for m in header["measures"]] == ["entropy", "diagonal", "first", "same"]      # another text has no previous
+
+
+def test_the_table_of_measures_read_back(trace: Trace) -> None:
+    shown = Several(trace, "self", "first", (2,))
+    rows = list(csv.DictReader(io.StringIO(measures_csv(shown))))
+    assert [(row["layer"], row["head"]) for row in rows] == [(str(n), str(h)) for n in (1, 2) for h in (1, 2, 3)]
+    assert {(row["attention"], row["model"], row["fingerprint"]) for row in rows} == {
+        ("Decoder masked self-attention", trace.model.name, trace.model.fingerprint)
+    }
+    for name, measure in MEASURES.items():
+        told = [np.float32(row[f"{measure.name} ({measure.unit})"]) for row in rows]
+        np.testing.assert_array_equal(told, shown.values[name].numpy())
+
+
+def test_the_page_checks_every_site_whose_heads_are_drawn() -> None:
+    scope = letters("gpt")
+    run = CurrentRun(scope, scope.run("abcab=d"))
+    choices = Choices("", "several", "rows", SITES[0], 0, None, None, 0, (0, 5), "first")
+    drawn = payloads(run, choices)
+    assert set(drawn) == {"several", "checks"}
+    assert [look for look, _ in drawn["checks"]["rows"]] == ["title", *["passed", "value"] * 3]
+    site = run.trace.attention[SITES[1]]
+    site.out[0, 2, 3, 1] += 0.5                 # of the second layer, whose last head is drawn
+    verdicts = [text for look, text in payloads(run, choices)["checks"]["rows"] if look == "failed"]
+    assert verdicts == ["✗ weights · v is what the model used"]
+    only_first = Choices("", "several", "rows", SITES[0], 0, None, None, 0, (0, 2), "first")
+    assert not [look for look, _ in payloads(run, only_first)["checks"]["rows"] if look == "failed"]

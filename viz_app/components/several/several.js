@@ -1,0 +1,57 @@
+// Several heads at once: all of their kind in order at the left, the lines of the ticked ones at the right.
+const LISTED = 4;
+
+class Several {
+  constructor(root) {
+    this.root = root;
+    this.tip = root.querySelector(".tip");
+    this.ranking = new Ranking(root.querySelector(".ranking"), { head: (head) => this.tell({ head }), measure: (measure) => this.tell({ measure }) });
+    this.strands = new Strands(root.querySelector(".strands"), { point: (spot, event) => this.point(spot, event), query: (query) => this.tell({ query }) });
+    root.querySelector(".save").onclick = () => {
+      const names = this.picture.chosen.map((number) => this.picture.heads[number].name).join(", ");
+      saveSvg(this.strands.svg, `${this.picture.title}; layer.head ${names}`, this.picture.file, this.theme);
+    };
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme });
+    const heading = this.root.querySelector(".title");
+    heading.textContent = heading.title = picture.title;
+    this.tip.hidden = true;
+    this.ranking.show(picture, theme);
+    this.strands.show(picture, theme);
+    this.root.querySelector(".note").textContent =
+      `A heading sorts the heads; tick up to ${picture.most} to draw their lines, each in its colour and its own line style; under ${FAINT} there is none. ` +
+      "Click a token that reads to hold its lines.";
+    const { kind, measure, query, chosen } = picture;
+    Object.assign(this.root.dataset, { kind, measure, query, chosen: chosen.join(" "), painted: (Number(this.root.dataset.painted) || 0) + 1 });
+  }
+
+  // Of each head, what the token reads most, or who reads it most.
+  point(spot, event) {
+    const { tip, picture } = this;
+    tip.hidden = !spot;
+    if (!spot) return;
+    const { queries, keys, chosen, heads, arrays } = picture, reads = spot.side === "query", size = queries.length * keys.length;
+    const [own, others] = reads ? [queries, keys] : [keys, queries];
+    tip.querySelector(".what").textContent = `${own[spot.index][0]} ${reads ? "reads" : "is read by"}`;
+    const table = tip.querySelector("table");
+    table.replaceChildren(...chosen.map((number, n) => {
+      const row = document.createElement("tr"), weight = (i) => arrays.weights[n * size + (reads ? spot.index * keys.length + i : i * keys.length + spot.index)];
+      const best = others.map((_, i) => i).sort((i, j) => weight(j) - weight(i)).slice(0, LISTED);
+      put(row, "td", "", heads[number].name);
+      for (const i of best) put(row, "td", "", `${others[i][0]} ${weight(i).toFixed(2)}`);
+      row.dataset.value = best.length ? exact(weight(best[0])) : "";
+      return row;
+    }));
+    placeTip(tip, this.root, event);
+  }
+}
+
+function mount({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".several");
+  const view = (root.view ??= new Several(root));
+  view.tell = (news) => setTriggerValue("news", news);
+  view.show(unpack(data), themeOf(root));
+  return () => view.strands.watcher.disconnect();
+}

@@ -1,0 +1,109 @@
+"""Several heads of one kind of attention at once: their lines, and all heads in the order of what they measurably do."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from models.analysis.head_measures import MEASURES, measures, order
+from models.trace import AttentionSite, Trace
+from viz_app import words
+from viz_app.drawing.labels import labels
+from viz_app.drawing.payload import pack
+from viz_app.drawing.sites import by_kind
+
+SHOWN, MOST = 3, 4      # heads drawn where none is chosen, and at most: more lines are a grey weave
+FIRST = next(iter(MEASURES))
+
+
+@dataclass(frozen=True)
+class Several:
+    """The heads of one kind in all its layers, by layer and head: `chosen` are the numbers, from 0, of those whose lines are drawn,
+    None for the first by the `measure`."""
+
+    trace: Trace
+    kind: str
+    measure: str
+    chosen: tuple[int, ...] | None
+
+    @cached_property
+    def sites(self) -> list[AttentionSite]:
+        return dict(by_kind(self.trace))[self.kind]
+
+    @cached_property
+    def heads(self) -> list[tuple[AttentionSite, int]]:
+        """Every head with its site."""
+        return [(site, head) for site in self.sites for head in range(site.n_heads)]
+
+    @cached_property
+    def values(self) -> dict[str, torch.Tensor | None]:
+        """Each measure of every head; None where it cannot be taken of this text."""
+        each = [measures(site, *self.trace.axes(site)) for site in self.sites]
+        return {name: None if each[0][name] is None else torch.cat([one[name] for one in each]) for name in MEASURES}
+
+    @cached_property
+    def order(self) -> list[int]:
+        """The heads by the measure; as they stand where it cannot be taken."""
+        values = self.values[self.measure]
+        return list(range(len(self.heads))) if values is None else order(values, MEASURES[self.measure].least_first)
+
+    @property
+    def drawn(self) -> list[int]:
+        """The heads whose lines are drawn, in the order of layers and heads."""
+        if self.chosen is None:
+            return sorted(self.order[:SHOWN])
+        return [n for n in self.chosen if n < len(self.heads)][:MOST]
+
+
+def toggled(drawn: Sequence[int], number: int) -> tuple[int, ...]:
+    """The heads that are drawn after a click on one: without it, or with it instead of the first if there are MOST already."""
+    if number in drawn:
+        return tuple(n for n in drawn if n != number)
+    return tuple(sorted([*drawn[len(drawn) - MOST + 1 :], number] if len(drawn) >= MOST else [*drawn, number]))
+
+
+def several(shown: Several, terms: words.Terms, query: int | None) -> bytes:
+    """The payload of the component `several`; `query` is a token whose lines alone are drawn, from 0."""
+    site = shown.sites[0]
+    rows, columns = (labels(encoding) for encoding in shown.trace.axes(site))
+    reads, read = words.axes(site, terms)
+    found = shown.drawn
+    weights = [shown.heads[n][0].weights(shown.heads[n][1]).numpy() for n in found]
+    header: dict[str, Any] = {
+        "kind": shown.kind, "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, terms)}",
+        "heads": [{"layer": one.layer + 1, "head": head, "name": name(one, head)} for one, head in shown.heads],
+        "order": shown.order, "chosen": found, "measure": shown.measure, "query": -1 if query is None else query,
+        "measures": [
+            {"id": key, "name": m.name, "formula": m.formula, "says": m.sentence, "unit": m.unit,
+             "there": shown.values[key] is not None}
+            for key, m in MEASURES.items() if not m.of_one_text or site.query_stream == site.key_stream
+        ],
+        "queries": [label.as_json() for label in rows], "keys": [label.as_json() for label in columns],
+        "queryAxis": reads, "keyAxis": read, "file": f"{shown.trace.model.name}.{shown.kind}.heads", "most": MOST,
+        "widest": float(np.log(max(2, site.n_key))),
+    }  # fmt: skip
+    arrays = {key: values.numpy() for key, values in shown.values.items() if values is not None}
+    return pack(header, **arrays, weights=np.stack(weights) if weights else np.zeros((0, len(rows), len(columns)), np.float32))
+
+
+def name(site: AttentionSite, head: int) -> str:
+    """A head where there is little room, counted from 1: "2.5" is head 5 of layer 2."""
+    return f"{site.layer + 1}.{head + 1}"
+
+
+def measures_csv(shown: Several) -> str:
+    """A row a head, in the order of layers and heads counted from 1: every measure, float32 with every digit, empty where it cannot
+    be taken; the model and its fingerprint."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["attention", "layer", "head", *(f"{m.name} ({m.unit})" for m in MEASURES.values()), "model", "fingerprint"])
+    model = shown.trace.model
+    for n, (site, head) in enumerate(shown.heads):
+        numbers = ["" if values is None else str(values[n].numpy()) for values in shown.values.values()]
+        writer.writerow([words.kind_title(site), site.layer + 1, head + 1, *numbers, model.name, model.fingerprint])
+    return out.getvalue()
