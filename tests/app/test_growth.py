@@ -152,20 +152,7 @@ def test_the_animation_is_drawn_as_the_page_draws_the_head(monkeypatch: pytest.M
     assert [frame.step for frame in frames] == list(scope.snapshots)
     np.testing.assert_allclose(frames[-1].strengths[:, :-1], np.sqrt(last[:, :-1]), atol=1e-4)
     assert not frames[-1].strengths[:, -1].any()
-    assert unit.endswith("[start] and [end] left out")
-
-
-def test_the_animation_is_drawn_as_the_page_draws_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list = []
-    monkeypatch.setattr(growth_files, "head_gif", lambda frames, queries, keys, blocked, title, unit: made.append((frames, unit)))
-    scope, name = models.load("dates"), "decoder.layers.1.cross_attn"
-    run = CurrentRun(scope, scope.run("3 May 2019"))
-    growth._animation(run, name, 2, Scale("root", hides_sinks=True))
-    (frames, unit), last = made[0], run.trace.attention[name].weights(2).numpy()
-    assert [frame.step for frame in frames] == list(scope.snapshots)
-    np.testing.assert_allclose(frames[-1].strengths[:, :-1], np.sqrt(last[:, :-1]), atol=1e-4)
-    assert not frames[-1].strengths[:, -1].any()
-    assert unit.endswith("[start] and [end] left out")
+    assert unit.endswith("middle is 0.25; [end] left out")
 
 
 def line(app: AppTest) -> str:
