@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from models.architectures.base import POSITIONS, TEXT, Field
+from models.architectures.base import ORDER, POSITIONS, TEXT, Field
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import Encoding, joined
 from models.tokenizers.special_tokens import BERT
@@ -51,6 +51,9 @@ def encoded(fields: Sequence[Field], values: Texts, tokenizer: Tokenizer, n_ctx:
         if field.kind == POSITIONS:
             streams[field.stream] = _hiding(streams[field.stream], value, tokenizer, field)
             continue
+        if field.kind == ORDER:
+            streams[field.stream] = _ordered(streams[field.stream], value, field)
+            continue
         row = value if isinstance(value, Encoding) else _row(value, field, tokenizer, n_ctx)
         between = " " * bool(field.segment)
         streams[field.stream] = joined(streams[field.stream], row, between) if field.stream in streams else row
@@ -87,6 +90,13 @@ def _hiding(row: Encoding, positions: Sequence[int], tokenizer: Tokenizer, field
         return tokenizer.hiding(row, positions)
     except ValueError as error:
         raise InputError(str(error), field.name) from None
+
+
+def _ordered(row: Encoding, order: Sequence[int], field: Field) -> Encoding:
+    n = len(row.ids)
+    if sorted(order) != list(range(n)):
+        raise InputError(f"the {field.title} must name each of the {n} tokens once, from 0 to {n - 1}", field.name)
+    return replace(row, order=tuple(order))
 
 
 def _check_length(row: Encoding, field: Field, fields: Sequence[Field], n_ctx: int) -> None:

@@ -20,7 +20,7 @@ from models.trace.outputs import NextToken, Output
 
 NEXT_TOKEN = "next token"       # the output of every model that writes
 
-TEXT, POSITIONS = "text", "positions"
+TEXT, POSITIONS, ORDER = "text", "positions", "order"      # kinds of fields
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Family:
 
 @dataclass(frozen=True)
 class Field:
-    """One thing that a person gives a model: a text, and the stream its tokens stand on; or positions of tokens there."""
+    """One thing that a person gives a model: a text, and the stream its tokens stand on; or positions of tokens there, some to be
+    hidden or all of them in an order."""
 
     name: str
     stream: str

@@ -1,6 +1,7 @@
 """XLNet (Yang et al. 2019), read top to bottom: one text, whose tokens are predicted in any order. Two streams of states run
 through the same weights: the content stream knows its own token, the query stream only where it stands."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -8,15 +9,19 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import Architecture, Family, Field, check_fields
+from models.architectures.base import ORDER, Answers, Architecture, Family, Field, check_fields
 from models.layers import masks
 from models.layers.blocks import NORMAL_STD, AddNorm, FeedForward
 from models.layers.masks import Mask, Masks, SiteKind
 from models.layers.relative import RelativeAttention
+from models.tokenizers.base import Tokenizer
+from models.tokenizers.encoding import Encoding
 from models.trace import tap
+from models.trace.outputs import Output, TokenInOrder
 
 CONTENT = SiteKind("content", "encoder", "content", "text", "text")
 QUERY = SiteKind("query", "encoder", "query", "text", "text")
+IN_ORDER = "token in order"      # its output
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,10 @@ class XLNet(Architecture):
     """h⁽⁰⁾ = embedding(token), g⁽⁰⁾ = w, the same for all; p(x | those before it in the order) = softmax(g⁽ᴺ⁾·Eᵀ + b)
     (Yang et al. 2019, eq. 4 and §2.3). Memory of earlier texts (Transformer-XL) is left out."""
 
-    fields = (Field("text", "text"),)
+    fields = (
+        Field("text", "text", segment=0), Field("second_text", "text", optional=True, segment=1),
+        Field("order", "text", optional=True, kind=ORDER),
+    )
     streams = ("text",)
     kinds = (CONTENT, QUERY)
 
@@ -114,9 +122,9 @@ class XLNet(Architecture):
     def forward(
         self, text: Int[Tensor, "batch n"], rank: Int[Tensor, "batch n"] | None = None,
         segments: Int[Tensor, "batch n"] | None = None, masks: Masks | None = None,
-    ) -> Float[Tensor, "batch n vocab"]:
-        """Logits of the token at each position, from those before it in the order. `rank` is when each position's turn comes,
-        left to right if None; `segments` tell texts apart, one text if None."""
+    ) -> Answers:
+        """The logits, (batch, n, vocab), of the token at each position, from those before it in the order. `rank` is when each
+        position's turn comes, left to right if None; `segments` tell texts apart, one text if None."""
         segments = torch.zeros_like(text) if segments is None else segments
         masks = self.masks(text, rank) if masks is None else masks
         h = self._embed(text, "text", "encoder")
@@ -125,7 +133,23 @@ class XLNet(Architecture):
         _, g = self.encoder(h, g, segments, (masks[CONTENT.name], masks[QUERY.name]))
         logits = F.linear(self.dropout(g), self.embedding.weight, self.output_bias)
         tap("", "logits", logits, "text", "vocab", "query stream · embeddingᵀ + b")
-        return logits
+        return {IN_ORDER: logits}
+
+    def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
+        """The ids of the rows, when the turn of each position comes, left to right where no order was given, and its segment."""
+        ranks = [torch.tensor(row["text"].order or range(len(row["text"].ids))).argsort().tolist() for row in rows]
+        ids, n_ctx = super().inputs(rows), self.config.n_ctx
+        return (*ids, self.padded(ranks, n_ctx), self.padded([row["text"].segments for row in rows], 0))
+
+    def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
+        """The token expected at each position."""
+        row = streams["text"]
+        logits, order = answers[IN_ORDER][: len(row.ids)], row.order or tuple(range(len(row.ids)))
+        return {IN_ORDER: TokenInOrder("text", order, row.ids, logits, tokenizer.tokens(logits.argmax(-1).tolist()))}
+
+    def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
+        """Its first choice at each position, as a text."""
+        return tokenizer.decode(outputs[IN_ORDER].logits.argmax(-1).tolist())
 
     def masks(self, text: Int[Tensor, "batch n"], rank: Int[Tensor, "batch n"] | None = None) -> Masks:
         """Padding, and what comes before in the order; the content stream sees its own token besides."""

@@ -12,7 +12,8 @@ class Encoding:
     """A text as tokens. `offsets[i]` is the (start, end) of token i in `text`, None for a special token that nobody typed.
 
     `segments` says which of several texts each token belongs to, from 0, where a model marks that. `hidden` holds (position,
-    id) of each token in whose place [MASK] was put."""
+    id) of each token in whose place [MASK] was put. `order` is all positions in the order in which a model is to predict
+    them, where one was given."""
 
     text: str
     ids: tuple[int, ...]
@@ -20,6 +21,7 @@ class Encoding:
     offsets: tuple[tuple[int, int] | None, ...]
     segments: tuple[int, ...] = ()
     hidden: tuple[tuple[int, int], ...] = ()
+    order: tuple[int, ...] = ()
 
     @property
     def unknown(self) -> tuple[str, ...]:

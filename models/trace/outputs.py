@@ -51,6 +51,27 @@ class MaskedToken:
 
 
 @dataclass(frozen=True)
+class TokenInOrder:
+    """What the model expects at each position of a stream, from the tokens that come before it in an order (Yang et al. 2019)."""
+
+    stream: str
+    order: tuple[int, ...]                  # all positions, the first to be predicted first
+    labels: tuple[int, ...]                 # the token at each position
+    logits: Float[Tensor, "n vocab"]        # one row a position
+    predicted: tuple[str, ...]              # the most probable token at each position
+
+    @cached_property
+    def log_probs(self) -> Float[Tensor, "n vocab"]:
+        """log-softmax of the logits, in nats."""
+        return self.logits.float().log_softmax(-1)
+
+    @cached_property
+    def surprisal(self) -> Float[Tensor, "n"]:
+        """−log₂ p of the token at each position after those before it in the order, in bits; their sum is that of the text."""
+        return -self.log_probs[range(len(self.labels)), list(self.labels)] / math.log(2)
+
+
+@dataclass(frozen=True)
 class ClassProbabilities:
     """What kind of text the model takes the whole row for."""
 
@@ -99,4 +120,4 @@ def best_span(start_logits: Float[Tensor, "n"], end_logits: Float[Tensor, "n"]) 
     return best // len(end_logits), best % len(end_logits)
 
 
-Output = NextToken | MaskedToken | ClassProbabilities | Span
+Output = NextToken | MaskedToken | TokenInOrder | ClassProbabilities | Span

@@ -1,6 +1,8 @@
 """XLNet against Hugging Face's with copied weights, and by itself: both streams, several orders, two segments, no leak."""
 
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,8 +11,13 @@ from torch import Tensor
 from transformers import XLNetConfig as TheirConfig
 from transformers import XLNetLMHeadModel
 
-from models.architectures.xlnet import XLNet, XLNetConfig
+from models.architectures.xlnet import IN_ORDER, XLNet, XLNetConfig
+from models.asked import InputError
+from models.checkpoint import Checkpoint
+from models.scope import Scope
+from models.tokenizers.base import Tokenizer
 from models.trace import Recording, record
+from models.trace.outputs import TokenInOrder
 
 N, N_LAYERS, D_MODEL = 13, 2, N_HEADS * (D_HEAD + 1)      # an even d_head: half sines, half cosines
 
@@ -52,7 +59,7 @@ def rank_of(order: list[int]) -> Tensor:
 
 def run(model: XLNet, ids: Tensor, rank: Tensor, segments: Tensor) -> tuple[Tensor, Recording]:
     with record() as recording, torch.no_grad():
-        return model(ids, rank.expand_as(ids), segments), recording
+        return model(ids, rank.expand_as(ids), segments)[IN_ORDER], recording
 
 
 ORDERS = {
@@ -161,3 +168,63 @@ def test_the_query_stream_costs_no_weights():
     names = {name for name, _ in small.named_parameters()}
     assert not any("query" in name for name in names)
     assert replace(small.config, d_ff=0).d_ff == 4 * D_MODEL
+
+
+@pytest.fixture(scope="module")
+def scope() -> Scope:
+    tokenizer = Tokenizer.characters("abcdefgh")
+    model = random_xlnet(vocab_size=tokenizer.vocab_size)
+    return Scope(Checkpoint(Path("orders"), model, tokenizer, {}), torch.device("cpu"))
+
+
+def test_a_text_is_read_in_the_order_that_is_given(scope):
+    """The same as the model called with its ranks; each token's surprisal is of its own place."""
+    order = [2, 4, 0, 3, 1]
+    run = scope.run("abcde", order=order)
+    output, ids = run.outputs[IN_ORDER], run.streams["text"].ids
+    assert (type(output), output.stream, output.order, output.labels) == (TokenInOrder, "text", tuple(order), ids)
+    with torch.no_grad():
+        logits = scope.model(torch.tensor([ids]), rank_of(order)[None])[IN_ORDER][0]
+    torch.testing.assert_close(output.logits, logits)
+    bits = [-math.log2(float(logits[i].double().softmax(-1)[token])) for i, token in enumerate(ids)]
+    assert output.surprisal.tolist() == pytest.approx(bits, rel=1e-4)
+    assert output.predicted == scope.tokenizer.tokens(logits.argmax(-1).tolist())
+    assert {site.role for site in run.attention.values()} == {"content", "query"}
+    assert {site.query_stream for site in run.attention.values()} == {"text"}
+    sees = run.attention["encoder.layers.0.query_attn"].allowed()
+    assert [sorted(row.nonzero().flatten().tolist()) for row in sees] == [[2, 4], [0, 2, 3, 4], [], [0, 2, 4], [2]]
+
+
+def test_without_an_order_it_is_read_from_left_to_right(scope):
+    plain, given = scope.run("abcde").outputs[IN_ORDER], scope.run("abcde", order=range(5)).outputs[IN_ORDER]
+    assert torch.equal(plain.logits, given.logits)
+    assert plain.order == (0, 1, 2, 3, 4)
+
+
+def test_several_orders_in_one_batch(scope):
+    """Each as it is alone, though the batch is filled up to the longest."""
+    asked = [("abcde", None, [2, 4, 0, 3, 1]), ("cab", "fg", [4, 1, 0, 3, 2]), ("ah", None, None)]
+    for texts, run in zip(asked, scope.run_each(asked), strict=True):
+        alone = scope.run(*texts)
+        torch.testing.assert_close(run.outputs[IN_ORDER].logits, alone.outputs[IN_ORDER].logits)
+        for name, site in run.attention.items():
+            torch.testing.assert_close(site.weights(), alone.attention[name].weights())
+            torch.testing.assert_close(site.head_out(), site.out[0], atol=1e-5, rtol=1e-4)
+
+
+def test_a_second_text_stands_in_a_segment_of_its_own(scope):
+    """It moves the scores by the segment term alone: in one segment the same tokens have other weights."""
+    two, one = scope.run("cab", "fg"), scope.run("cab fg")
+    assert two.streams["text"].segments == (0, 0, 0, 1, 1)
+    site = two.attention["encoder.layers.0.content_attn"]
+    term = site.terms[1].scores(0, torch.arange(5), 5)
+    assert torch.equal(term[0, :3], term[0, :1].expand(3))
+    assert not torch.isclose(term[0, 2], term[0, 3])
+    assert len(one.streams["text"].segments) == 6
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [0, 1, 2, 3, 3], [1, 2, 3, 4, 5], [0, 1, 2, 3, -1], []])
+def test_an_order_that_is_none_is_refused(scope, order):
+    with pytest.raises(InputError, match="the order must name each of the 5 tokens once, from 0 to 4") as caught:
+        scope.run("abcde", order=order)
+    assert caught.value.field == "order"
