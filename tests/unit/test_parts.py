@@ -171,6 +171,32 @@ def test_a_plotly_picture_is_saved_as_a_drawing() -> None:
 # the way into the URL and out of it
 
 
+CROSS, OTHER, OWN = "decoder.layers.0.cross_attn", "decoder.layers.1.cross_attn", "decoder.layers.0.self_attn"
+
+
+@pytest.mark.parametrize(("lock", "held"), [("q2", "q2"), ("q3", ""), ("k3", "k3"), ("k4", ""), ("q0", "q0"), ("", "")])
+def test_a_focus_is_held_within_the_run(trace: Trace, lock: str, held: str) -> None:
+    """The cross-attention of "ed" (<s>, two letters) to "abc" (three and </s>) has three queries, four keys and three heads."""
+    assert url_state.Focus(CROSS, 2, lock).within(trace) == url_state.Focus(CROSS, 2, held)
+    assert url_state.Focus(CROSS, 3, lock).within(trace) == url_state.Focus(CROSS, 2, held)
+
+
+def test_where_the_site_is_not_the_sharpest_head_is_shown(trace: Trace) -> None:
+    sites = {name: site.weights() for name, site in trace.attention.items() if site.kind == "cross"}       # (head, query, key)
+    _, name, head = max((float(w.amax(-1).mean()), name, h) for name, all_ in sites.items() for h, w in enumerate(all_))
+    assert url_state.Focus("nowhere", 1, "q1").within(trace) == url_state.Focus(name, head, "")
+
+
+def test_a_held_token_stays_where_another_head_reads_the_same_tokens(session: Session) -> None:
+    def picked(site: str, head: int) -> dict[str, str]:
+        session.run(lambda: url_state.pick(site, head), checkpoint="x", site=CROSS, head="1", lock="k2")
+        return session.says
+
+    assert picked(CROSS, 2) == {"site": CROSS, "head": "2", "lock": "k2"}
+    assert picked(OTHER, 0) == {"site": OTHER, "head": "0", "lock": "k2"}
+    assert picked(OWN, 1) == {"site": OWN, "head": "1"}
+
+
 def test_what_is_clicked_before_a_run_that_followed_back_has_ended_is_kept(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
