@@ -22,7 +22,7 @@ from models.trace.edits import Edits, MaskChange
 from viz_app import ui, words
 from viz_app.drawing.labels import token_text
 from viz_app.drawing.scale import Scale
-from viz_app.session import live, reference_models, url_state
+from viz_app.session import live, reference_models, respond, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
 from viz_app.sidebar import examples
@@ -360,6 +360,22 @@ def test_a_desk_keeps_what_its_model_wrote_for_drafts(scope: Scope) -> None:
     assert session.drafts(other) == ()
     session.show(CurrentRun(other, given))
     assert session.drafts(other) == session.drafts(scope) == ()
+
+
+@pytest.mark.parametrize(("family", "texts", "under"), [
+    ("transformer", ("abc", "ed"), ("4 of at most 13 tokens.", "3 of at most 13 tokens.")),
+    ("gpt", ("abc", "ed"), ("6 of at most 13 tokens.", "")),      # one row of tokens, told once, under its first box
+    ("gpt", (" ", "ed"), ("The text is empty; type some text.", "")),
+    ("transformer", ("abc", "abcde" * 3), ("", "The target has 16 tokens; this model reads at most 13.")),
+])  # fmt: skip
+def test_under_each_box_stands_how_long_its_row_is_or_what_is_wrong(family: str, texts: tuple, under: tuple) -> None:
+    session = LiveSession()
+    session.scope = letters(family, n_ctx=13)
+    trace, notes = respond.read(session, *texts)
+    assert tuple("".join(text for _, text in note["rows"]) for note in notes.values()) == under
+    assert list(notes) == [field.name for field in session.scope.model.fields]
+    refused = any("type some text" in text or "reads at most" in text for text in under)
+    assert (trace is None) == (session.shown is None) == refused
 
 
 @pytest.mark.parametrize(("base", "path"), [("", "/live"), ("a/b/", "/a/b/live")])
