@@ -108,11 +108,22 @@ def test_kinds_of_parameters_hold_their_limits(monkeypatch: pytest.MonkeyPatch) 
     assert [number.from_url([text]) for text in ("0", "9999", "10000", "-1", "3.0", "٣", " 3")] == [0, 9999, *[None] * 5]
     dims = ["7", "2"], ["2", "2"], [""], ["1", "2", "3"], ["x"]
     assert [some.from_url(texts) for texts in dims] == [(2, 7), (2,), (), (1,), (1,)]
+    assert [some.from_url([text]) for text in ("9999", "10000")] == [(9999,), (1,)]
     assert some.in_url(()) == [""]
     assert [mean.from_url([text]) for text in ("mean", "true", "false", "Mean")] == [True, False, False, False]
     wide = Number("a-share", 1.0, low=0.05, high=1.0)
     assert [wide.from_url([text]) for text in ("0.05", "0.04", "1.01", "1e-1", ".5", "nan")] == [0.05, *[1.0] * 5]
     assert wide.in_url(0.1 + 0.2) == ["0.3"]
+    for one, texts, message in (
+        (number, ["x"], "a-number must be a whole number from 0 to 9999"), (number, ["1", "2"], "a-number is one value, not 2"),
+        (some, ["x"], "some-numbers must be at most 2 whole numbers from 0 to 9999"),
+        (mean, ["x"], "a-switch must be mean or false"),
+        (wide, ["x"], "a-share must be a number from 0.05 to 1"),
+        (Choice("a-choice", "b", options=("b", "c")), ["x"], "a-choice must be one of b, c"),
+        (Text("a-text", pattern="[qk]"), ["x"], r"a-text must be of the form \[qk\]"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            one.parse(texts)
 
 
 def test_a_name_is_one_parameters() -> None:
