@@ -27,7 +27,8 @@ SAME = [
     ("You'd better not", "You had better not"), ("I'd like it", "I would like it"), ("They've gone", "They have gone"),
     ("He isn't old", "He's not old"), ("They aren't", "They're not"), ("I haven't", "I've not"), ("He wouldn't", "He'd not"),
     ("How're you?", "How are you"), ("“Well”, he said", "Well he said..."), ("Cafe\u0301", "CAFÉ!"), ("ﬁne", "fine"),
-    ("snake_case", "snake case"), ("¿Qué?", "Qué"),
+    ("snake_case", "snake case"), ("¿Qué?", "Qué"), ("She hasn't left", "She's not left"), ("He hadn't left", "He had not left"),
+    ("You shall not", "You'll not"), ("He'd not left", "He hadn't left"),
 ]  # fmt: skip
 OTHER = [
     ("I am ready", "I am not ready"), ("I can go", "I can't go"), ("He is 5", "He is 6"), ("Café", "Cafe"), ("Go!", "Going!"),
