@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from models.layers.cache import Cache
+from models.layers.dropout import Dropout
 from models.layers.masks import Masks, SiteKind
 from models.layers.positions import Positions
 from models.layers.sublayers import Sublayer
@@ -71,7 +72,7 @@ class Architecture(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
         self.positions = Positions(config.positions, config.n_ctx, config.d_model) if positions else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def stack(self) -> str:
@@ -192,7 +193,7 @@ class Architecture(nn.Module):
             position = self.positions(n, start)
             tap(stack, "position", position[None], stream, "d_model", f"{self.config.positions} position vectors")
             x = x + position
-        return self.dropout(x) if self.training else x   # torch's own costs as much as a LayerNorm even then
+        return self.dropout(x)
 
     def readout(self, x: Float[Tensor, "*places d_model"]) -> Float[Tensor, "*places vocab"]:
         """The logits that the model's own output path makes of its stream `writes`; asked of a layer that is not the last, what it

@@ -22,6 +22,7 @@ from models.architectures.base import Family, check_fields
 from models.architectures.encoder_decoder import EncoderDecoder
 from models.layers import masks
 from models.layers.cache import Cache
+from models.layers.dropout import Dropout
 from models.layers.masks import Mask, Masks, SiteKind
 from models.layers.similarity import LearnedSimilarity, masked_softmax
 from models.trace import current, tap
@@ -133,7 +134,7 @@ class Decoder(nn.Module):
             self.recurrence = cell(config.d_model + config.d_memory, config.d_hidden)
         d_read = config.d_hidden + config.d_model + (config.d_memory if self.alignment else 0)
         self.W_r = nn.Linear(d_read, config.d_model)             # what the logits are read from
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self,

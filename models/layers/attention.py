@@ -58,7 +58,7 @@ class MultiHeadAttention(nn.Module):
         """Queries from x, keys and values from memory (x itself in self-attention)."""
         q, k, v = self._projected(x, memory, cache)                      # (batch, head, query or key, d_head)
         mask = edited(mask, self.kind.name, self.path, self.n_heads, q.shape[2], k.shape[2], q.device)
-        out = self.similarity.attend(q, k, v, mask.blocking)             # (batch, head, query, d_head)
+        out = self.similarity.attend(q, k, v, mask)                      # (batch, head, query, d_head)
         joined = out.transpose(1, 2).flatten(2)                          # (batch, query, d_model)
         if (recording := current()) is not None:
             recording.site(self, x, memory, q, k, v, out, mask)

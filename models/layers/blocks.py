@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from models.layers.attention import MultiHeadAttention
 from models.layers.cache import Cache
+from models.layers.dropout import Dropout
 from models.layers.masks import Mask, SiteKind
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from models.trace import current, tap
@@ -66,17 +67,14 @@ class AddNorm(nn.Module):
             raise ValueError(f"norm must be post or pre, not {norm!r}")
         self.norm, self.stream = norm, stream
         self.layer_norm = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.norm == "pre":
             normed = self.layer_norm(x)
             tap(self.path, "normed", normed, self.stream, "d_model", "LayerNorm(x)")
-            return x + self._dropped(sublayer(normed))
-        return self.layer_norm(x + self._dropped(sublayer(x)))
-
-    def _dropped(self, x: Tensor) -> Tensor:
-        return self.dropout(x) if self.training else x   # torch's own costs as much as a LayerNorm even then
+            return x + self.dropout(sublayer(normed))
+        return self.layer_norm(x + self.dropout(sublayer(x)))
 
     @property
     def formula(self) -> str:

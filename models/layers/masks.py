@@ -62,6 +62,16 @@ class Mask:
         """`allowed`, or None if nothing is blocked: the fused kernel is quicker without a mask."""
         return None if self.allowed is None or self.allowed.all() else self.allowed
 
+    @cached_property
+    def _added(self) -> Tensor | None:
+        if (allowed := self.blocking) is None:
+            return None
+        return torch.zeros(allowed.shape, device=allowed.device).masked_fill_(~allowed, -torch.inf)
+
+    def added(self, dtype: torch.dtype) -> Tensor | None:
+        """`blocking` as what is added to the scores, 0 or −∞: made once, where the fused kernel would make it for every layer."""
+        return None if self._added is None else self._added.to(dtype)
+
     def with_layer(self, layer: MaskLayer) -> "Mask":
         return Mask((*self.layers, layer), self.start)
 

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from models.layers.masks import Mask
+
 Scores = Float[Tensor, "*b query key"]
 
 
@@ -119,16 +121,16 @@ class LearnedSimilarity(nn.Module):
     def forward(self, q: Tensor, k: Tensor) -> Scores:
         return KINDS[self.name].function(q, k, **dict(self.named_parameters()))
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, blocking: Bool[Tensor, "#b #head #query #key"] | None) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         """softmax of the masked scores · v, (batch, head, query, d_v); by the fused kernel wherever there is one."""
         if self.name == "additive":
-            return masked_softmax(self(q, k), blocking) @ v
+            return masked_softmax(self(q, k), mask.blocking) @ v
         if self.name == "cosine":
             q, k = F.normalize(q, dim=-1) * self.log_t.exp(), F.normalize(k, dim=-1)
         if self.name == "general":
             q = q @ self.M
         scale = None if self.name == "scaled dot" else 1.0
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=blocking, scale=scale)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.added(q.dtype), scale=scale)
 
 
 def masked_softmax(scores: Scores, allowed: Bool[Tensor, "*c #query #key"] | None) -> Float[Tensor, "*b query key"]:

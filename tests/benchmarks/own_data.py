@@ -43,8 +43,8 @@ def caption_like(path: str) -> tuple[list[Pair], list[Pair], int]:
     return ids[:N_TRAIN], sorted(ids[N_TRAIN:], key=lambda pair: len(pair[1])), tokenizer.vocab_size
 
 
-def marian(config: TransformerConfig) -> nn.Module:
-    """MarianMTModel with these sizes and the same tokens for padding, start and end."""
+def marian(config: TransformerConfig, attention: str = "eager") -> nn.Module:
+    """MarianMTModel with these sizes and the same tokens for padding, start and end, by one of transformers' attentions."""
     from transformers import MarianConfig, MarianMTModel
 
     c = config
@@ -54,7 +54,7 @@ def marian(config: TransformerConfig) -> nn.Module:
             encoder_attention_heads=c.n_heads, decoder_attention_heads=c.n_heads, encoder_ffn_dim=c.d_ff, decoder_ffn_dim=c.d_ff,
             dropout=c.dropout, attention_dropout=0.0, activation_dropout=0.0, activation_function="relu", scale_embedding=True,
             max_position_embeddings=c.n_ctx, pad_token_id=PAD, eos_token_id=END, decoder_start_token_id=START,
-            forced_eos_token_id=None, use_cache=False, attn_implementation="eager",
+            forced_eos_token_id=None, use_cache=False, attn_implementation=attention,
         )
     )  # fmt: skip
 

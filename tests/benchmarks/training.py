@@ -105,10 +105,12 @@ class Learner:
         self.model, self.batches = model.train(), cycle(batches)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
+    def logits(self, batch: Batch) -> Tensor:
+        return self.model(*batch.inputs)
+
     def step(self) -> None:
         batch = next(self.batches)
-        logits = self.model(*batch.inputs)
-        loss = label_smoothed_loss(logits, batch.labels, 0.1) / batch.labels.numel()
+        loss = label_smoothed_loss(self.logits(batch), batch.labels, 0.1) / batch.labels.numel()
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

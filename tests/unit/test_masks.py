@@ -23,6 +23,12 @@ def test_nothing_blocked_needs_no_mask():
     assert Mask().blocking is None
     assert Mask([open_, open_]).blocking is None
     assert torch.equal(Mask([open_, shut]).blocking, Mask([open_, shut]).allowed)
+    for dtype in (torch.float32, torch.float64):
+        assert Mask([open_]).added(dtype) is None
+        added = Mask([open_, shut]).added(dtype)
+        assert added.dtype == dtype
+        assert torch.equal(added == 0, Mask([open_, shut]).allowed)
+        assert torch.equal(added == -torch.inf, ~Mask([open_, shut]).allowed)
 
 
 def test_a_row_of_a_mask_is_cut_to_its_own_length():

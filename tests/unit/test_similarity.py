@@ -7,6 +7,7 @@ import torch
 from small import BATCH, D_HEAD, N_HEADS, N_SOURCE, N_TARGET, random_attention_only, random_ids, random_model, random_seq2seq
 
 from models.analysis.checks import check_site
+from models.layers.masks import Mask, MaskLayer
 from models.layers.similarity import KINDS, LearnedSimilarity, Similarity, masked_softmax
 from models.trace import finish, record
 
@@ -49,7 +50,8 @@ def test_what_attends_is_what_is_shown(name, masked):
     q, k, v = (torch.randn(BATCH, N_HEADS, n, D_HEAD) for n in (N_TARGET, N_SOURCE, N_SOURCE))
     allowed = (torch.rand(BATCH, 1, N_TARGET, N_SOURCE) < 0.6) if masked else None
     made = layer(name)
-    torch.testing.assert_close(made.attend(q, k, v, allowed), masked_softmax(made.now()(q, k), allowed) @ v)
+    mask = Mask([MaskLayer("drawn by hand", allowed)] if masked else [])
+    torch.testing.assert_close(made.attend(q, k, v, mask), masked_softmax(made.now()(q, k), allowed) @ v)
 
 
 @pytest.mark.parametrize("name", KINDS)

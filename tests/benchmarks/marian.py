@@ -1,0 +1,88 @@
+"""Hugging Face's Marian of the same sizes: 100 tokens written one after the other, alone and with all attentions, and training
+tokens a second. Wants the extra "dev".
+
+Marian runs as it comes, on torch's fused attention; it can hand out attentions only from its own slower one. Both sides write
+tokens of their own random weights, neither may end, and both train on the same batches with the same loss and optimiser.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from models.architectures.transformer import Transformer, TransformerConfig
+from models.decoding import written
+from models.tokenizers.base import END, PAD
+from tests.benchmarks.decoding import N_TOKENS, SOURCE
+from tests.benchmarks.own_data import marian, their_logits
+from tests.benchmarks.recording import ENG_FRA
+from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
+from tests.benchmarks.training import Learner, random_batches
+
+WRITERS = TransformerConfig(8500, d_model=256, n_heads=8, d_ff=1024, n_encoder_layers=3, n_decoder_layers=3)   # 7.7 M parameters
+
+
+def write(model: Transformer, *, recorded: bool) -> list[int]:
+    """The most probable token that is not </s>, 100 times."""
+
+    def likeliest(log_probs: Tensor) -> int:
+        log_probs[END] = -torch.inf
+        return int(log_probs.argmax())
+
+    return [step.token for step in written(model, SOURCE, likeliest, max_new=N_TOKENS, recorded=recorded)]
+
+
+def generate(model: nn.Module, *, attentions: bool) -> Tensor:
+    """The same by Hugging Face's greedy `generate`."""
+    source = torch.tensor([SOURCE])
+    settings = {"num_beams": 1, "do_sample": False, "min_new_tokens": N_TOKENS, "max_new_tokens": N_TOKENS, "use_cache": True}
+    more = {"output_attentions": True, "return_dict_in_generate": True} if attentions else {}
+    with torch.inference_mode():
+        found = model.generate(source, attention_mask=torch.ones_like(source), **settings, **more)
+    return found.sequences if attentions else found
+
+
+def decoding(rounds: int = 12) -> list[Result]:
+    """Theirs over ours, with nothing kept and with every attention of every step kept on both sides."""
+    ours, results = Transformer(WRITERS).eval(), []
+    for what, attentions in (("", False), (", attentions kept", True)):
+        theirs = marian(WRITERS, "eager" if attentions else "sdpa").eval()
+        if len(write(ours, recorded=False)) != N_TOKENS or generate(theirs, attentions=False).shape != (1, N_TOKENS + 1):
+            raise ValueError(f"both must write {N_TOKENS} tokens")
+        slow, quick = in_turns(partial(generate, theirs, attentions=attentions), partial(write, ours, recorded=attentions), rounds)
+        detail = f"{1e3 * median(quick) / N_TOKENS:.2f} ms a token against {1e3 * median(slow) / N_TOKENS:.2f}"
+        results.append(Result(f"decoding {N_TOKENS} tokens: Marian's generate over ours{what}", over(slow, quick), "≥ 2", detail))
+    return results
+
+
+class MarianLearner(Learner):
+    """Their model, trained step by step as ours is."""
+
+    def logits(self, batch: object) -> Tensor:
+        return their_logits(self.model, batch).logits
+
+
+def training(rounds: int = 8) -> Result:
+    """Our target tokens a second over Marian's with eng-fra's sizes and batches; a round is one pass over the batches by each."""
+    batches = random_batches(ENG_FRA.vocab_size, 2048, 4)
+    torch.manual_seed(1)
+    learners: list[Callable[[], None]] = [
+        partial(learner.steps, len(batches))
+        for learner in (MarianLearner(marian(ENG_FRA, "sdpa"), batches), Learner(Transformer(ENG_FRA), batches))
+    ]
+    theirs, our = in_turns(*learners, rounds)
+    tokens = sum(int((b.labels != PAD).sum()) for b in batches)
+    detail = f"{tokens / median(our):,.0f} against {tokens / median(theirs):,.0f} target tokens/s"
+    return Result("training tokens/s over Marian with sdpa: eng-fra's recipe", over(theirs, our), "≥ 1.15", detail)
+
+
+def measure() -> list[Result]:
+    """Decoding and training, one thread."""
+    torch.set_num_threads(1)
+    return [*decoding(), training()]
+
+
+if __name__ == "__main__":
+    print_table(measure())

@@ -1,0 +1,52 @@
+"""Dropout by counting: how many numbers go, where, and what becomes of the others."""
+
+import pytest
+import torch
+
+from models.layers.dropout import Dropout
+
+N = 40_009      # not a multiple of the four that share a draw
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.75])
+def test_each_goes_with_its_probability_and_the_rest_grows_to_match(p):
+    x = torch.randn(N, 3)
+    y = Dropout(p).train()(x)
+    gone = y == 0
+    deviation = (p * (1 - p) / N) ** 0.5
+    assert gone.float().mean(0).sub(p).abs().max() < 5 * deviation
+    torch.testing.assert_close(y[~gone], x[~gone] / (1 - p), rtol=3e-5, atol=0.0)
+    four = gone.flatten()[: 3 * N // 4 * 4].view(-1, 4).float()     # the numbers that share a draw each have bits of their own
+    assert four.mean(0).sub(p).abs().max() < 6 * deviation
+    together = four.T @ four / len(four)
+    assert (together - p * p).fill_diagonal_(0.0).abs().max() < 6 * deviation
+
+
+def test_the_same_seed_drops_the_same_and_the_next_draw_others():
+    x, dropout = torch.ones(7, 11, 13), Dropout(0.5).train()
+    drawn = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn += [dropout(x), dropout(x)]
+    assert torch.equal(drawn[0], drawn[2])
+    assert torch.equal(drawn[1], drawn[3])
+    assert not torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[4])
+
+
+def test_nothing_is_dropped_at_other_times_or_without_a_probability():
+    x = torch.randn(7, 11)
+    assert Dropout(0.3).eval()(x) is x
+    assert Dropout(0.0).train()(x) is x
+
+
+def test_what_was_dropped_gets_no_gradient():
+    x = torch.randn(7, 11, requires_grad=True)
+    y = Dropout(0.5).train()(x)
+    y.sum().backward()
+    assert torch.equal(x.grad, torch.where(y == 0, 0.0, 2.0))
+
+
+def test_numbers_keep_their_type():
+    x = torch.ones(5, 7, dtype=torch.float64)
+    assert Dropout(0.5).train()(x).dtype == torch.float64
