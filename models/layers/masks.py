@@ -15,6 +15,7 @@ PADDING = "padding"
 LOOK_AHEAD = "look-ahead"
 ORDER = "factorisation order"
 DRAWN = "drawn by hand"
+LARGEST_ADDED = 2**15     # cells, 128 kB as numbers
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,15 @@ class Mask:
         return None if self.allowed is None or self.allowed.all() else self.allowed
 
     @cached_property
-    def _added(self) -> Tensor | None:
-        if (allowed := self.blocking) is None:
-            return None
-        return torch.zeros(allowed.shape, device=allowed.device).masked_fill_(~allowed, -torch.inf)
+    def _added(self) -> Tensor:
+        return torch.zeros(self.blocking.shape, device=self.blocking.device).masked_fill_(~self.blocking, -torch.inf)
 
     def added(self, dtype: torch.dtype) -> Tensor | None:
-        """`blocking` as what is added to the scores, 0 or −∞: made once, where the fused kernel would make it for every layer."""
-        return None if self._added is None else self._added.to(dtype)
+        """`blocking` as what is added to the scores, 0 or −∞, made once for all layers; a large one as it is, because the fused
+        kernel makes its own and lets go of it."""
+        if self.blocking is None or self.blocking.numel() > LARGEST_ADDED:
+            return self.blocking
+        return self._added.to(dtype)
 
     def with_layer(self, layer: MaskLayer) -> "Mask":
         return Mask((*self.layers, layer), self.start)

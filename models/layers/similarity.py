@@ -116,7 +116,7 @@ class LearnedSimilarity(nn.Module):
 
     def now(self) -> Similarity:
         """What it has learned so far, without gradients."""
-        return Similarity(self.name, {name: p.detach() for name, p in self.named_parameters()})
+        return Similarity(self.name, {name: p.detach() for name, p in self._parameters.items()})
 
     def forward(self, q: Tensor, k: Tensor) -> Scores:
         return KINDS[self.name].function(q, k, **dict(self.named_parameters()))

@@ -42,7 +42,7 @@ class Recording:
         full = f"{path}.{name}" if path else name
         if full in self.activations:
             raise RuntimeError(f"two intermediates of this run are called {full}")
-        value = value.detach() if isinstance(value, Tensor) else value
+        value = _alone(value) if isinstance(value, Tensor) else value
         self.activations[full] = Activation(full, value, ("batch", stream, feature), formula)
 
     def site(
@@ -61,7 +61,7 @@ class Recording:
     ) -> None:
         """An attention of this module; under another name and kind than the module's own, where it serves two streams."""
         projections = module.projections
-        x, memory, q, k, v, out = (t.detach() for t in (x, memory, q, k, v, out))
+        x, memory, q, k, v, out = map(_alone, (x, memory, q, k, v, out))
         if projections and max(q.numel(), k.numel()) > LARGEST_KEPT and k.shape[2] == memory.shape[1]:   # none from a cache
             causes = (("W_Q", x), ("W_K", memory), ("W_V", memory))
             q, k, v = (Product(cause, *projections[name], module.n_heads) for name, cause in causes)
@@ -69,6 +69,11 @@ class Recording:
         self.attention[name] = AttentionSite(
             name, kind or module.kind, x, memory, q, k, v, out, mask, module.similarity.now(), projections, terms=terms
         )
+
+
+def _alone(t: Tensor) -> Tensor:
+    """Without gradients; itself where it has none, because a decoding step marks some eighty tensors."""
+    return t.detach() if t.requires_grad else t
 
 
 @contextmanager

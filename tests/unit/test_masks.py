@@ -29,6 +29,8 @@ def test_nothing_blocked_needs_no_mask():
         assert added.dtype == dtype
         assert torch.equal(added == 0, Mask([open_, shut]).allowed)
         assert torch.equal(added == -torch.inf, ~Mask([open_, shut]).allowed)
+    large = Mask([masks.look_ahead(257, 257)])
+    assert large.added(torch.float32) is large.blocking     # nothing is made of it that a recording would keep
 
 
 def test_a_row_of_a_mask_is_cut_to_its_own_length():
