@@ -136,9 +136,11 @@ def test_a_long_text_has_letters_to_be_read_and_moves_nothing(stage: Stage, widt
 
 def test_the_lines_are_saved_as_a_drawing(stage: Stage) -> None:
     header, _ = shown(stage)
-    name, root = stage.saved_svg()
+    name, root = stage.saved_svg(".svg")
     assert name == "letters.self.heads.svg"
     texts = [text.text for text in root.iter(f"{SVG}text")]
     names = ", ".join(header["heads"][n]["name"] for n in header["chosen"])
     assert f"{header['title']}; layer.head {names}" in texts
     assert len(list(root.iter(f"{SVG}path"))) == len(stage.attrs(".strands path", "d"))
+    name, pixels, _ = stage.saved_picture(".png")
+    assert (name, pixels.wide) == ("letters.self.heads.png", pytest.approx(3 * float(root.get("width")), abs=3))

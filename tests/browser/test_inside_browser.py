@@ -212,9 +212,11 @@ def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(page: Page)
             assert page.locator(".walk .stage").bounding_box()["y"] < 500
         page.get_by_role("textbox", name="English sentence").focus()
         page.keyboard.press("End")
-        for word in "reading a book about the sea that her mother gave her".split():
+        words = "reading a book about the sea that her mother gave her"
+        for word in words.split():
             page.keyboard.type(f" {word}")
             assert boxes(page) == before
+        in_url(page, "source", f"She is {words}")
         rested(page)
         assert page.locator(f".{component}").get_attribute("data-painted") != painted
         assert boxes(page) == before

@@ -34,7 +34,7 @@ def test_a_layer_and_a_token_are_chosen_and_come_back(page: Page) -> None:
     np.testing.assert_allclose(picture[1:], lengths, rtol=1e-4)
     page.get_by_role("radio", name="Encoder").click()
     page.wait_for_selector('.layer[data-layer="Encoder layer 1, in full"]')
-    expect(page.locator(".layer .without")).to_contain_text("cannot be asked here")
+    expect(page.locator(".layer .without")).to_contain_text("cannot be asked of the encoder")
     page.go_back()
     page.wait_for_selector('.layer[data-layer="Decoder layer 1, in full"]')
 
@@ -47,12 +47,14 @@ def test_it_is_on_one_screen_and_nothing_moves_while_one_types(page: Page) -> No
     assert box["y"] + box["height"] <= 720
     before, n_tokens = boxes(page), page.locator(".layer .tokens button").count()
     assert len(before) == 5
-    field = page.get_by_label("English sentence")
+    field = page.get_by_role("textbox", name="English sentence")
     field.focus()
     page.keyboard.press("End")
-    for word in " reading a book about the sea that her mother gave her when she was young".split():
+    words = "reading a book about the sea that her mother gave her when she was young"
+    for word in words.split():
         page.keyboard.type(f" {word}")
         assert boxes(page) == before
+    in_url(page, "source", f"She is {words}")
     rested(page)
     assert page.locator(".layer .tokens button").count() > n_tokens + 5
     assert boxes(page) == before

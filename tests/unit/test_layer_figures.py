@@ -39,7 +39,7 @@ def test_a_stop_says_what_was_added_and_how_long_the_stream_is(decoder) -> None:
     held = {name: a.value[0, 2].numpy() for name, a in run.trace.activations.items() if a.axes[1] == "target"}
     stops = header["stops"]
     assert [(s["layer"], s["name"]) for s in stops] == [
-        ("", "embedding + position"), ("1", "self-attention"), ("1", "cross-attention"), ("1", "feed-forward"),
+        ("", "before all layers"), ("1", "self-attention"), ("1", "cross-attention"), ("1", "feed-forward"),
         ("2", "self-attention"), ("2", "cross-attention"), ("2", "feed-forward"),
     ]  # fmt: skip
     streams = [f"decoder.layers.{n}.{name}" for n in (0, 1) for name in ("resid_pre", "resid_mid", "resid_mid_cross", "resid_post")]
@@ -140,7 +140,11 @@ def test_gelu_leaves_no_number_lower_than_it_says() -> None:
 def test_an_encoder_is_asked_nothing_and_says_why() -> None:
     run = run_of()
     header, _ = sent(run, Choices("source", 0, 4))
-    assert header["without"] == text.NO_LENS
+    assert header["without"] == (
+        "What the model would say cannot be asked of the encoder: its stream ends in vectors that the decoder reads, and no next "
+        "token is ever written from it."
+    )
+    assert "ends in what the answer is read from" in text.no_lens("encoder", "")
     assert header["answer"] is None
     assert all("best" not in stop for stop in header["stops"])
     assert header["title"] == "The way of the source token “e” through the encoder"

@@ -40,6 +40,22 @@ function blankAs(element, theme) {
 
 // An SVG element as a file of its own, with a line of title and the page's background.
 function saveSvg(svg, title, name, theme) {
+  save(new Blob([drawingOf(svg, title, theme)], { type: "image/svg+xml" }), `${name}.svg`);
+}
+
+// The same as PNG, SHARP pixels to each of the page's.
+const SHARP = 3;
+
+async function saveSvgAsPng(svg, title, name, theme) {
+  const image = new Image(), canvas = document.createElement("canvas");
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(drawingOf(svg, title, theme))}`;
+  await image.decode();
+  Object.assign(canvas, { width: image.width * SHARP, height: image.height * SHARP });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  canvas.toBlob((blob) => save(blob, `${name}.png`), "image/png");
+}
+
+function drawingOf(svg, title, theme) {
   const copy = svg.cloneNode(true);
   const width = svg.clientWidth, height = svg.clientHeight;
   copy.setAttribute("xmlns", SVG);
@@ -49,5 +65,5 @@ function saveSvg(svg, title, name, theme) {
   copy.setAttribute("style", `font-family: sans-serif; color: ${theme.text}`);
   const heading = putSvg(copy, "text", { x: 8, y: -11, "font-size": 13, "font-weight": 600, fill: theme.text }, title);
   copy.prepend(putSvg(copy, "rect", { x: 0, y: -30, width, height: height + 30, fill: theme.background }), heading);
-  save(new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" }), `${name}.svg`);
+  return new XMLSerializer().serializeToString(copy);
 }

@@ -3,6 +3,13 @@ const LINE = 22, TOP_ROOM = 24, SMALL = 12, GAP = 8;
 const WIDE = [950, 1600], LARGER = 1.35;      // px of both panels together, and how much larger all is drawn at the second
 
 
+const EXPLAINED = {
+  adds: "Length of the vector that the part adds to the stream", makes: "Length of the vector that takes the stream's place",
+  cosine: "Direction of that vector: cosine with the stream the part read. 1: more of what is there, 0: something new, −1: takes it away",
+  stream: "Length of the token's vector behind the part", length: "Euclidean length of the vector", mean: "Mean of the vector's numbers",
+  spread: "Standard deviation of the vector's numbers", "±": "The largest number of the vector, by size: the end of its colours",
+};
+
 class Rows extends Fitted {
   constructor(section, on) {
     super(section);
@@ -38,8 +45,11 @@ class Rows extends Fitted {
     }, shown, parent);
   }
 
+  // The heading of a column, explained on hover.
   head(x, text, room, anchor = "start") {
-    this.write(x, TOP_ROOM - 11, text, room, { size: SMALL * Math.min(1.17, this.grown), quiet: true, anchor });
+    const heading = this.write(x, TOP_ROOM - 11, text, room, { size: SMALL * Math.min(1.17, this.grown), quiet: true, anchor });
+    heading.style.pointerEvents = "auto";
+    if (EXPLAINED[text]) this.put("title", {}, EXPLAINED[text], heading);
   }
 
   // A bar as long as the share of a number in the largest, with the number on it.

@@ -7,8 +7,9 @@ class Layer {
     this.stops = new Stops(root.querySelector(".all"), on);
     this.vectors = new Vectors(root.querySelector(".one"), on);
     for (const [view, part] of [[this.stops, "layers"], [this.vectors, "layer"]]) {
-      view.root.querySelector(".save").onclick = () =>
-        saveSvg(view.svg, `${this.picture.title}. ${view.root.querySelector("h4").textContent}`, `${this.picture.file}.${part}`, this.theme);
+      const of = () => [view.svg, `${this.picture.title}. ${view.root.querySelector("h4").textContent}`, `${this.picture.file}.${part}`, this.theme];
+      view.root.querySelector(".svg").onclick = () => saveSvg(...of());
+      view.root.querySelector(".png").onclick = () => saveSvgAsPng(...of());
     }
   }
 

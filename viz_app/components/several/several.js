@@ -7,10 +7,12 @@ class Several {
     this.tip = root.querySelector(".tip");
     this.ranking = new Ranking(root.querySelector(".ranking"), { head: (head) => this.tell({ head }), measure: (measure) => this.tell({ measure }) });
     this.strands = new Strands(root.querySelector(".strands"), { point: (spot, event) => this.point(spot, event), query: (query) => this.tell({ query }) });
-    root.querySelector(".save").onclick = () => {
+    const of = () => {
       const names = this.picture.chosen.map((number) => this.picture.heads[number].name).join(", ");
-      saveSvg(this.strands.svg, `${this.picture.title}; layer.head ${names}`, this.picture.file, this.theme);
+      return [this.strands.svg, `${this.picture.title}; layer.head ${names}`, this.picture.file, this.theme];
     };
+    root.querySelector(".svg").onclick = () => saveSvg(...of());
+    root.querySelector(".png").onclick = () => saveSvgAsPng(...of());
   }
 
   show(picture, theme) {

@@ -52,6 +52,12 @@ class Shown:
         """Whether the model writes this stream, so that it can be asked what it would say."""
         return self.choices.stream == self.run.scope.model.writes
 
+    @property
+    def reader(self) -> str:
+        """The stack that reads this stream besides its own; "" if none does."""
+        stream, sites = self.choices.stream, self.run.trace.attention.values()
+        return next((site.stack for site in sites if site.key_stream == stream != site.query_stream), "")
+
     @cached_property
     def said(self) -> Tensor | None:
         """log p of the next token at each stop: before the first sublayer, and behind each."""
@@ -116,7 +122,7 @@ def layer(found: Shown) -> bytes:
         "allTitle": text.all_title(first, found.token, found.writes), "oneTitle": text.one_title(first),
         "tokens": [label.as_json() for label in found.tokens], "position": found.position,
         "stops": stops(found, best), "adds": first.adds, "answer": answer and answer.as_json(),
-        "without": "" if found.writes else text.NO_LENS,
+        "without": "" if found.writes else text.no_lens(first.stack, found.reader),
         "rows": [asdict(row) for row in rows], "firing": firing_sentence(found),
         "file": f"{found.run.trace.model.name}.{first.stack}.token{found.position + 1}",
     }
@@ -127,7 +133,7 @@ def stops(found: Shown, answer: int | None) -> list[dict[str, Any]]:
     """The stream before the first sublayer and behind each: what was added, how it points, how long the stream is, and what the
     model would say."""
     rows = [{
-        "name": text.start_name(found.run.scope.model), "layer": "", "site": "", "chosen": False, "added": None, "direction": None,
+        "name": text.START, "layer": "", "site": "", "chosen": False, "added": None, "direction": None,
         "length": _length(found.parts[0].before),
     }]
     for part in found.parts:

@@ -13,10 +13,7 @@ ANSWER = "Attention and feed-forward each add a vector to the token's own."
 BEHIND = "cross"        # how a layer that has no number is called among those that have one
 BEFORE, READ, SUM = "stream before", "LayerNorm(stream), read", "= sum"
 NORMED, STREAM = "LayerNorm(sum) = stream", "= stream"
-NO_LENS = (
-    "What the model would say cannot be asked here: the encoder's stream ends in vectors that the decoder reads, and no output "
-    "was ever trained on it."
-)
+START = "before all layers"
 _ROLES = {"self": "self-attention", "cross": "cross-attention", FEED_FORWARD: "feed-forward"}
 _GELU = "GELU leaves the others between −0.17 and 0"
 _FIRES = {"relu": "ReLU makes 0 of the others", "gelu": _GELU, "gelu tanh": _GELU}
@@ -55,9 +52,11 @@ def layer_name(sublayer: Sublayer) -> str:
     return BEHIND if sublayer.layer is None else str(sublayer.layer + 1)
 
 
-def start_name(model: Architecture) -> str:
-    """What the stream is before the first layer."""
-    return "embedding" if model.positions is None else "embedding + position"
+def no_lens(stack: str, reader: str) -> str:
+    """Why the model cannot be asked what it would say along a stream: another stack reads what it ends in, or nobody does and no
+    next token is written from it."""
+    ends = f"its stream ends in vectors that the {reader} reads" if reader else "its stream ends in what the answer is read from"
+    return f"What the model would say cannot be asked of the {stack}: {ends}, and no next token is ever written from it."
 
 
 def title(terms: words.Terms, sublayer: Sublayer, token: Label, answer: Label | None) -> str:
