@@ -175,19 +175,20 @@ def test_forward_times_are_medians_in_milliseconds() -> None:
 
 
 def test_score_by_length() -> None:
-    records = {"b": [{"least": 1, "most": 4, "cases": 7, "score": 31.5}]}
+    records = {"b": [{"least": 1, "most": 4, "cases": 7, "score": 31.5}, {"least": 5, "most": 6, "cases": 2, "score": 7.875}]}
     records["a"] = [{"least": 5, "most": 9, "cases": 3, "score": 12.25}]
     chart = charts.by_length(records, "t").to_dict()
     assert next(iter(chart["datasets"].values())) == [
-        {"model": "b", "words": 2.5, "lengths": "1–4", "score": 31.5, "cases": 7},
-        {"model": "a", "words": 7.0, "lengths": "5–9", "score": 12.25, "cases": 3},
+        {"model": "b", "words": 2.5, "lengths": "1–4", "score": 31.5, "cases": 7, "share": 1.0},
+        {"model": "b", "words": 5.5, "lengths": "5–6", "score": 7.875, "cases": 2, "share": 0.25},
+        {"model": "a", "words": 7.0, "lengths": "5–9", "score": 12.25, "cases": 3, "share": 1.0},
     ]  # fmt: skip
     drawn = chart["encoding"]
     assert (drawn["x"]["field"], drawn["x"]["title"]) == ("words", "source length (words)")
     assert (drawn["y"]["field"], drawn["y"]["title"]) == ("score", "BLEU on held-out sentences")
     assert drawn["y"]["scale"] == {"zero": True}
     assert (drawn["color"]["field"], drawn["color"]["scale"]) == ("model", {"domain": ["b", "a"], "range": [BLUE, ORANGE]})
-    assert [tip["field"] for tip in drawn["tooltip"]] == ["model", "lengths", "score", "cases"]
+    assert [tip["field"] for tip in drawn["tooltip"]] == ["model", "lengths", "score", "share", "cases"]
     assert drawn["tooltip"][1]["title"] == "words"
 
 
