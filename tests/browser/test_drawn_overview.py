@@ -289,7 +289,7 @@ def test_blocks_stand_beside_each_other_where_each_has_230_pixels(stage: Stage, 
 
 @pytest.mark.parametrize(
     ("window", "layers", "room"),  # the window less what stands over the blocks, and less 64 for the words of each row of them
-    [((1280, 894), 12, 600), ((1280, 893), 12, 599), ((700, 894), 12, 600), ((699, 894), 5, 260), ((699, 894), 9, 260),
+    [((1280, 894), 12, 600), ((1280, 893), 12, 599), ((700, 894), 12, 600), ((699, 894), 5, 5 * 43), ((699, 894), 9, 9 * 43),
      ((1280, 400), 5, 180), ((1280, 400), 6, 180)],
 )  # fmt: skip
 def test_all_layers_fit_the_height_of_the_window(stage: Stage, window: tuple[int, int], layers: int, room: int) -> None:

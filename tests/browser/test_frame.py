@@ -73,3 +73,31 @@ def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(page: 
     page.go_back()
     expect(sidebar).to_be_visible()
     assert page.url == start
+
+
+def test_on_a_phone_pages_and_texts_are_named_and_a_finger_reaches_them(browser: Browser) -> None:
+    context = browser.new_context(viewport={"width": 420, "height": 800}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    visit(page, **START)
+    opens = page.locator("[data-testid=stExpandSidebarButton]")
+    assert "Pages, model, text" in opens.evaluate("e => getComputedStyle(e, '::after').content")
+    small = """(elements) => elements.filter((e) => e.checkVisibility()).map((e) => [e.getBoundingClientRect(), e.outerHTML])
+      .filter(([box]) => box.width < 40 || box.height < 40).map(([, name]) => name)"""
+    reached = [".overview button", ".head button", ".tools button", "[data-testid=stHeader] button"]
+    for part in reached:
+        assert page.locator(part).evaluate_all(small) == [], part
+    button = page.locator('.overview button[data-site="encoder.layers.0.self_attn"][data-head="1"]')
+    button.tap()
+    in_url(page, "site", "encoder.layers.0.self_attn")
+    page.wait_for_function("""() => {
+      const box = document.querySelector(".st-key-head").getBoundingClientRect();
+      return box.top >= 0 && box.top < 120;
+    }""")
+    opens.tap()
+    sidebar = page.locator("[data-testid=stSidebar]")
+    expect(sidebar.get_by_role("link", name="Decoding")).to_be_visible()
+    within = "document.querySelectorAll('[data-testid=stSidebar] :is(a, button, input, textarea)')"
+    page.wait_for_function(f"() => !({small})([...{within}]).length")       # once it has slid into its place
+    page.locator("[data-testid=stSidebarCollapseButton] button").tap()
+    expect(opens).to_be_visible()
+    context.close()

@@ -94,7 +94,7 @@ class Grid {
     button.type = "button";
     const index = this.buttons.push(button) - 1;
     const at = () => [Math.floor(index / this.block.heads), index % this.block.heads];
-    button.onclick = () => this.on.pick(this, ...at());
+    button.onclick = () => this.on.tap(this, ...at());
     button.onpointerenter = () => this.on.enter(this, ...at(), button);
     button.onpointerleave = () => this.on.leave();
     useKeys(button, arrows((rows, columns) => this.on.step(this, ...at(), rows, columns)));

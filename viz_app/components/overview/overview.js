@@ -1,6 +1,6 @@
 // All heads at a glance. Hover names a head and enlarges it, a click or the arrow keys choose one.
 const GAP_TO_ZOOM = 6;      // px
-const STACKED = 700;        // px; in narrower windows the chosen head stands below
+const NARROW = 700, FINGER = 40;        // px: the window in which the chosen head stands below, not beside; what a finger hits
 
 class Overview extends Fitted {
   constructor(root) {
@@ -43,16 +43,22 @@ class Overview extends Fitted {
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
   }
 
-  // So much for one row of pictures that all blocks, stacked this high, fit the window beside the head.
+  // So much for one row of pictures that all blocks, stacked this high, fit the window beside the head; where the head stands below
+  // them, so much that a finger finds one.
   rowHeight(stacked) {
+    if (window.innerWidth < NARROW) return FINGER + GAP;
     const most = Math.max(...this.picture.blocks.map((block) => block.layers.length));
-    const chrome = window.innerWidth < STACKED ? window.innerHeight - 260 : 230 + 64 * stacked;
-    return Math.floor(Math.max(180, window.innerHeight - chrome) / (stacked * most));
+    return Math.floor(Math.max(180, window.innerHeight - 230 - 64 * stacked) / (stacked * most));
   }
 
   mark() {
     for (const grid of this.grids) grid.mark(this.chosen);
     Object.assign(this.root.dataset, this.chosen);
+  }
+
+  tap(grid, layer, head) {
+    this.pick(grid, layer, head);
+    if (window.innerWidth < NARROW) document.querySelector(".st-key-head")?.scrollIntoView({ behavior: "smooth" });
   }
 
   pick(grid, layer, head) {
