@@ -120,7 +120,7 @@ def test_heads_are_numbered_from_1_in_their_colours_and_layers_by_their_number(s
         texts = stage.drawn(".grid canvas", "text", n)
         assert [one["text"] for one in texts] == [str(h + 1) for h in range(heads)] + [str(2 * i + 1) for i in range(layers)]
         assert {(one["align"], one["baseline"], one["colour"], one["font"]) for one in texts} == {
-            ("center", "middle", QUIET, "10px sans-serif")
+            ("center", "middle", QUIET, "12px sans-serif")
         }
         at = place(stage, button(kind, 0, 0))
         assert [one["x"] for one in texts[:heads]] == pytest.approx(
@@ -144,13 +144,13 @@ def test_very_small_pictures_number_every_second_head(stage: Stage) -> None:
         "sites": ["a"], "layers": [1], "heads": 16, "rows": 1, "cols": 1,
         "pool": 1, "offset": 0,
     }]  # fmt: skip
-    for width, step in ((230, 2), (300, 2), (308, 1)):
+    for width, step in ((230, 2), (316, 2), (324, 1)):
         stage.mount("overview", width).show(
             pack({"blocks": blocks, "chosen": {"site": "a", "head": 0}}, codes=np.ones(16, np.uint8))
         )
         side = place(stage, "button[data-head='0']")["w"]
         assert side == max(12, math.floor((width - 20) / 16) - 3)
-        assert (side < 15) == (step == 2)
+        assert (side < 16) == (step == 2)
         assert [one["text"] for one in stage.drawn(".grid canvas", "text")] == [str(h + 1) for h in range(0, 16, step)] + ["1"]
 
 
@@ -326,7 +326,7 @@ def test_the_arrows_walk_over_everything(stage: Stage) -> None:
     assert stage.hidden(".zoom")
     stage.js("(root, one) => root.querySelector(one).focus()", button("encoder", 0, 0))
     stage.press("ArrowUp")
-    assert stage.sent[-1] == ["pick", {"site": "decoder.layers.2", "head": 0}]  # there is nothing above
+    assert stage.sent[-1] == ["pick", {"site": "decoder.layers.2", "head": 1}]  # there is nothing above
 
 
 def test_arrow_keys_do_not_scroll_the_page(stage: Stage) -> None:

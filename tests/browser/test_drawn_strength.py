@@ -46,7 +46,7 @@ def test_cells_and_lines_have_the_same_strength(stage: Stage, scale: str, hides:
 
 
 @pytest.mark.parametrize(("scale", "end"), [
-    ("weight", "1  weight"), ("row", "the largest of its row"), ("root", "1  weight, by its square root: the middle is 0.25"),
+    ("weight", "1  weight"), ("row", "the largest of its row"), ("root", "1  √weight: the middle is 0.25"),
 ])  # fmt: skip
 def test_the_key_says_what_the_strongest_colour_is(stage: Stage, scale: str, end: str) -> None:
     shown(stage, width=1200, scale=scale)

@@ -3,7 +3,7 @@
 const SCALES = {
   weight: { of: (w) => w, says: "1  weight", names: "" },
   row: { of: (w, largest) => (largest > 0 ? w / largest : 0), says: "the largest of its row", names: "each row by its largest weight" },
-  root: { of: (w) => Math.sqrt(w), says: "1  weight, by its square root: the middle is 0.25", names: "square root of the weights" },
+  root: { of: (w) => Math.sqrt(w), says: "1  √weight: the middle is 0.25", names: "square root of the weights" },
 };
 
 // Strengths 0 … 1 of a picture's weights under its scale. Of a hidden column 0, and the largest of a row is that of the others.

@@ -60,10 +60,10 @@ class Grid {
 
   // Heads along the top, each with its colour, and layers down the side.
   number(context, theme) {
-    context.font = `10px ${theme.font}`;
+    context.font = `12px ${theme.font}`;
     context.textBaseline = "middle";
     context.textAlign = "center";
-    const every = this.side < 15 ? 2 : 1;
+    const every = this.side < 16 ? 2 : 1;
     for (let h = 0; h < this.block.heads; h += every) {
       const [x] = this.corner(0, h);
       context.fillStyle = theme.quiet;
