@@ -21,7 +21,7 @@ N, TILE, K = 22, 4, 5               # 22 tokens in at most 5 blocks: 5 to a bloc
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, limit in (("LARGEST_WHOLE", N - 1), ("LARGEST_POOLED", 5), ("TILE", TILE)):
         monkeypatch.setattr(drawing, name, limit)
-    monkeypatch.setattr(pooling, "LARGEST_AT_ONCE", 7 * N)      # so that a block is cut by no slab, and slabs are several
+    monkeypatch.setattr(pooling, "SLAB", 7 * N)      # so that a block is cut by no slab, and slabs are several
 
 
 @pytest.fixture(scope="module")

@@ -111,8 +111,8 @@ def test_checks_a_few_rows_at_a_time_say_what_they_say_at_once(site, monkeypatch
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_a_long_texts_heads_are_pooled_a_few_rows_at_a_time(site, monkeypatch, k):
     whole = overview.pooled_codes([site, replace(site, q=-site.q)], k)
-    for module in (overview, pooling):
-        monkeypatch.setattr(module, "LARGEST_AT_ONCE", 2 * N_KEY)
+    monkeypatch.setattr(overview, "LARGEST_AT_ONCE", 2 * N_KEY)
+    monkeypatch.setattr(pooling, "SLAB", 2 * N_KEY)
     assert torch.equal(overview.pooled_codes([site, replace(site, q=-site.q)], k), whole)
 
 

@@ -12,11 +12,12 @@ from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.labels import writes
 from viz_app.drawing.payload import pack
-from viz_app.drawing.pooling import LARGEST_AT_ONCE, block_side, pooled, pooled_weights
+from viz_app.drawing.pooling import block_side, pooled, pooled_weights
 from viz_app.drawing.sites import by_kind
 
 LARGEST_SIDE = 64
 LARGEST_BYTES = 900_000
+LARGEST_AT_ONCE = 2**18     # weights worked out together: many small matrices take longer one by one, large ones more memory
 
 Codes = tuple[int, np.ndarray]      # k, and uint8 (site, head, query/k, key/k)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from models.trace import AttentionSite
 from viz_app.drawing.sites import blocked_bits
 
-LARGEST_AT_ONCE = 2**18     # weights worked out together: many small matrices take longer one by one, large ones more memory
+SLAB = 2**21     # weights of a long text worked out together; with fewer, q and k are worked out again more often
 
 
 def block_side(n_query: int, n_key: int, side: int) -> int:
@@ -48,6 +48,6 @@ def pooled_bits(site: AttentionSite, head: int, k: int) -> np.ndarray:
 
 
 def slabs(site: AttentionSite, k: int = 1) -> list[slice]:
-    """All rows of a site in order, some at a time: whole blocks of k rows, at most LARGEST_AT_ONCE weights where one fits."""
-    step = k * max(1, LARGEST_AT_ONCE // (k * site.n_key))
+    """All rows of a site in order, some at a time: whole blocks of k rows, at most SLAB weights where one fits."""
+    step = k * max(1, SLAB // (k * site.n_key))
     return [slice(start, min(start + step, site.n_query)) for start in range(0, site.n_query, step)]
