@@ -119,6 +119,17 @@ def test_the_height_is_what_the_window_leaves_and_not_what_is_typed(stage: Stage
     stage.page.set_viewport_size({"width": 1280, "height": 1600})
 
 
+def test_a_window_of_another_height_is_filled_too(stage: Stage) -> None:
+    shown(stage)
+    for window, height in ((1080, 795), (1600, 900)):
+        stage.page.set_viewport_size({"width": 1280, "height": window})
+        stage.frames(3)
+        assert stage.box(CELLS)["height"] == height
+        at = grid(stage)
+        x, y = (stage.box(CELLS)["width"] - at["left"] - at["right"]) / COLS, (height - at["top"] - 30) / ROWS
+        assert at["tall"] == pytest.approx(min(y, 120, 2 * x))
+
+
 def test_the_names_get_the_room_that_they_need(stage: Stage) -> None:
     at = shown(stage, queries=[["iiii", "", False]] * ROWS)
     narrow, (name,) = at["left"], {one["wide"] for one in stage.drawn(CELLS, "text") if one["text"] == "iiii"}

@@ -2,11 +2,13 @@
 class Fitted {
   constructor(root) {
     this.root = root;
-    this.watcher = new ResizeObserver(() => {
-      const width = root.clientWidth;
-      if (this.picture && width && width !== this.width) this.fit(width);
-    });
+    this.watcher = new ResizeObserver(() => this.resized());
     this.watcher.observe(root);
+  }
+
+  resized() {
+    const width = this.root.clientWidth;
+    if (this.picture && width && width !== this.width) this.fit(width);
   }
 
   // With the width that is known, because asking for it costs a layout.

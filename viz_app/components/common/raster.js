@@ -5,15 +5,18 @@ function paintCodes(context, codes, rows, cols, x0, y0, width, height, theme, pe
   const out = new Uint32Array(image.data.buffer);
   const ramp = (theme.packed ??= Uint32Array.from(theme.ramp, pack32));
   const paper = pack32(theme.paper), hatch = pack32(theme.hatch);
-  const [tops, lefts] = [spans(rows, height), spans(cols, width)];
+  const [tops, lefts] = [spans(rows, height), spans(cols, width)], line = new Uint8Array(width);
   for (let y = 0; y < height; y++) {
-    for (let x = 0; x < width; x++) {
-      let code = 0;
-      for (let r = tops[2 * y]; r < tops[2 * y + 1]; r++) {
-        for (let c = lefts[2 * x]; c < lefts[2 * x + 1]; c++) code = Math.max(code, codes[r * cols + c]);
+    if (!y || tops[2 * y] !== tops[2 * y - 2] || tops[2 * y + 1] !== tops[2 * y - 1]) {      // else as the line above
+      for (let x = 0; x < width; x++) {
+        let code = 0;
+        for (let r = tops[2 * y]; r < tops[2 * y + 1]; r++) {
+          for (let c = lefts[2 * x]; c < lefts[2 * x + 1]; c++) code = Math.max(code, codes[r * cols + c]);
+        }
+        line[x] = code;
       }
-      out[y * width + x] = code ? ramp[code] : (x + y) % period === 0 ? hatch : paper;
     }
+    for (let x = 0; x < width; x++) out[y * width + x] = line[x] ? ramp[line[x]] : (x + y) % period === 0 ? hatch : paper;
   }
   context.putImageData(image, x0, y0);
 }

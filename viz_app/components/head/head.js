@@ -46,6 +46,12 @@ class Head extends Fitted {
     Object.assign(this.root.dataset, { site, head, rows, cols, block: picture.block, first: picture.first.join(" "), scale: picture.scale, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }
 
+  // Its height follows the window's.
+  resized() {
+    if (this.picture && this.map.stage.clientHeight !== this.map.height) this.width = 0;
+    super.resized();
+  }
+
   draw(width, other) {
     if (other) for (const part of [this.map, this.lines]) part.measure();
     this.map.show(this.picture, this.theme);
