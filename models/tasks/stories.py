@@ -50,11 +50,11 @@ def stories(part: Part, seed: str) -> Iterator[Story]:
 
 
 def story(part: Part, n_facts: int, rng: random.Random) -> Story:
-    """A story of two to ten sentences. The question comes down to a pair of the set `part`; the other sentences are of
+    """A story of at most ten sentences. The question comes down to a pair of the set `part`; the other sentences are of
     training pairs."""
     name = rng.choice(NAMES)
     place = rng.choice([each for each in PLACES if part_of(name, each) == part])
-    events = _events(rng.randint(3, 10) - n_facts, rng)
+    events = _events(rng.randint(2, 10) - n_facts, rng)
     events.insert(rng.randint(0, len(events)), ("goes", name, place))
     thing = ""
     if n_facts == 2:

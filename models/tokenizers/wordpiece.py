@@ -26,12 +26,16 @@ def by_wordpiece(vocabulary: dict[str, int] | None = None) -> tokenizers.Tokeniz
 
 
 def learned(texts: Iterable[str], vocab_size: int) -> tokenizers.Tokenizer:
-    """A vocabulary learned on `texts`, the special tokens first."""
+    """A vocabulary learned on `texts`, the special tokens first. It holds every known character, alone and, where one was
+    seen inside a word, going on with a word; these are named beforehand, because the library's own order is by chance, and ties
+    between merges are broken by it."""
     backend, texts = by_wordpiece(), list(texts)
-    known = alphabet((backend.normalizer.normalize_str(text) for text in texts), space="")
-    known = [c for c in known if c not in string.ascii_uppercase]
+    plain = [backend.normalizer.normalize_str(text) for text in texts]
+    known = [c for c in alphabet(plain, space="") if c not in string.ascii_uppercase]
+    inside = {c for text in plain for word, _ in backend.pre_tokenizer.pre_tokenize_str(text) for c in word[1:]}
+    named = [*BERT.values(), *known, *(GOES_ON + c for c in known if c in inside)]
     backend.train_from_iterator(texts, trainers.WordPieceTrainer(
-        vocab_size=vocab_size, special_tokens=list(BERT.values()), show_progress=False, min_frequency=2,
-        initial_alphabet=known, limit_alphabet=len(known), continuing_subword_prefix=GOES_ON,
+        vocab_size=vocab_size, special_tokens=named, show_progress=False, min_frequency=2, limit_alphabet=len(known),
+        initial_alphabet=known, continuing_subword_prefix=GOES_ON,
     ))  # fmt: skip
     return backend
