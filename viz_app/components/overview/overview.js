@@ -82,7 +82,7 @@ class Overview extends Fitted {
   // Under the hovered head or, where that does not fit, over it; never where the chosen one is shown, beside or below all heads.
   placeZoom(button) {
     const box = this.root.getBoundingClientRect(), at = button.getBoundingClientRect(), { offsetWidth, offsetHeight } = this.zoom;
-    const below = at.bottom + GAP_TO_ZOOM, end = window.innerWidth < STACKED ? Math.min(box.bottom, window.innerHeight) : window.innerHeight;
+    const below = at.bottom + GAP_TO_ZOOM, end = window.innerWidth < NARROW ? Math.min(box.bottom, window.innerHeight) : window.innerHeight;
     const top = below + offsetHeight <= end ? below : Math.max(0, at.top - GAP_TO_ZOOM - offsetHeight);
     this.zoom.style.left = `${Math.max(0, Math.min(at.left - box.left, box.width - offsetWidth))}px`;
     this.zoom.style.top = `${top - box.top}px`;
