@@ -306,6 +306,9 @@ def test_verdicts_follow_the_numbers():
     assert "stand still" not in at_64["paper"]
     assert "52 of 64 dimensions stand still" in at_64["2^i"]
     assert "No matrix" in at_64["sin-sin"]
+    moving = int((np.ptp(formula_table("paper", 100, 64).numpy(), axis=0) >= 0.01).sum())
+    assert f"{moving} of 64 dimensions take part." in at_64["paper"]
+    assert "take part" not in at_64["2^i"] + at_64["sin-sin"]
     assert "positions resemble one further away" in say.verdict(measure("paper", 100, 2, 5))
     assert "rounding" in say.share(1e-9)
 
