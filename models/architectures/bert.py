@@ -13,6 +13,7 @@ from models.architectures.base import POSITIONS, Answers, Architecture, Family, 
 from models.layers import masks
 from models.layers.blocks import ACTIVATIONS, NORMAL_STD, SelfLayer, Stack
 from models.layers.masks import Mask, Masks, SiteKind
+from models.layers.sublayers import Sublayer
 from models.tokenizers.base import Encoding, Tokenizer
 from models.tokenizers.wordpiece import GOES_ON
 from models.trace import tap
@@ -104,6 +105,10 @@ class BERT(Architecture):
     def possible_fields(cls) -> tuple[Field, ...]:
         """What any of the heads is asked."""
         return tuple(dict.fromkeys(field for fields in FIELDS.values() for field in fields))
+
+    @property
+    def sublayers(self) -> tuple[Sublayer, ...]:
+        return self.encoder.sublayers
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         """The ids of the rows and the segment of each token."""

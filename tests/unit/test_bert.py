@@ -7,6 +7,7 @@ import pytest
 import torch
 from small import BATCH, N_CTX, random_bert, random_ids, words_of
 
+from models.analysis import layer_parts
 from models.architectures.bert import BERT, FIELDS, BERTConfig
 from models.asked import InputError
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
@@ -244,3 +245,16 @@ def test_what_is_asked_stands_in_the_trace():
     assert trace.fields == {"question": "Where is Mary?", "context": FIRST}
     assert scope().run(FIRST, masked=(2,)).fields == {"text": FIRST, "second_text": None, "masked": (2,)}
     assert not trace.teacher_forced
+
+
+def test_its_layers_are_laid_open():
+    """What each part adds, and LayerNorm behind it, are those of the run, at every token; nothing is said of stopping early."""
+    asked = scope()
+    run, model = asked.run("the cat sat", "a dog ran"), asked.model
+    assert layer_parts.streams(model) == ("text",)
+    for position in range(len(run.streams["text"].ids)):
+        found = layer_parts.parts(model, run, "text", position)
+        assert [part.sublayer.role for part in found] == ["self", "feed-forward"] * model.config.n_layers
+        checks = layer_parts.check_parts(model, run, found, position)
+        assert [check.name for check in checks] == ["the parts add up to the stream", "LayerNorm by hand is the recorded one"]
+        assert all(check.value <= check.limit for check in checks)
