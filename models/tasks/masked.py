@@ -177,10 +177,12 @@ class MaskedTask:
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> dict[str, float]:  # fmt: skip
         """Over the first n held-out rows: the share of hidden tokens guessed, their perplexity, and the share of pairs that were
-        told apart, shares in percent; beside them what the most frequent token and the tokens' frequencies come to."""
+        told apart, shares in percent; beside them what the most frequent token, the tokens' frequencies and one answer for all pairs
+        come to."""
         model.eval()
-        rows, right, nats, total, pairs, apart = self._held_out_rows(validation)[:n], 0, 0.0, 0, 0, 0
+        rows, right, nats, total, apart = self._held_out_rows(validation)[:n], 0, 0.0, 0, 0
         hidden: Counter[int] = Counter()
+        kinds = Counter(kind for *_, (kind,) in rows if kind != NO_LABEL)
         for start in range(0, len(rows), ROWS):
             batch = self.collate(rows[start : start + ROWS]).to(model.device)
             made, real = model(*batch.inputs), batch.labels != NO_LABEL
@@ -191,12 +193,13 @@ class MaskedTask:
             hidden.update(labels.tolist())
             paired = batch.classes != NO_LABEL
             apart += int((made[NEXT_SENTENCE].argmax(-1) == batch.classes)[paired].sum())
-            pairs += int(paired.sum())
             progress(min(start + ROWS, len(rows)), len(rows))
         found = {self.metric: 100 * right / total, "masked perplexity": float(torch.tensor(nats / total).exp())}
-        if pairs:
-            found["next-sentence accuracy"] = 100 * apart / pairs
-        return found | self._unigram(hidden)
+        found |= self._unigram(hidden)
+        if kinds:
+            found["next-sentence accuracy"] = 100 * apart / kinds.total()
+            found["always-the-same next-sentence accuracy"] = 100 * max(kinds.values()) / kinds.total()
+        return found
 
     def _unigram(self, hidden: Counter[int]) -> dict[str, float]:
         """What the frequencies of the training tokens come to on these hidden ones, each counted once more than it occurs."""

@@ -106,8 +106,8 @@ def test_masks_are_filled_and_a_pair_is_told_apart(bert, capsys):
 def test_a_masked_model_says_what_it_learned_from_and_how_well(bert, texts, capsys):
     record = json.loads((bert / "training.json").read_text())
     assert list(record["scores"]) == [
-        "held-out masked accuracy", "masked perplexity", "next-sentence accuracy", "unigram masked accuracy",
-        "unigram masked perplexity", "cases",
+        "held-out masked accuracy", "masked perplexity", "unigram masked accuracy", "unigram masked perplexity",
+        "next-sentence accuracy", "always-the-same next-sentence accuracy", "cases",
     ]
     status, text = run(capsys, "evaluate", str(bert), "--data", str(texts), "--device", "cpu")
     assert status == 0
