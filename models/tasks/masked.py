@@ -176,8 +176,8 @@ class MaskedTask:
         self, model: BERT, n: int | None = None, *, validation: bool = False,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> dict[str, float]:  # fmt: skip
-        """Over the first n held-out rows: the share of hidden tokens guessed, their perplexity, and the share of pairs that were
-        told apart, shares in percent; beside them what the most frequent token, the tokens' frequencies and one answer for all pairs
+        """Over the first n held-out rows: the share of hidden tokens guessed, their perplexity, and the share of pairs told
+        apart, shares in percent; beside them what the most frequent token, the tokens' frequencies and one answer for all pairs
         come to."""
         model.eval()
         rows, right, nats, total, apart = self._held_out_rows(validation)[:n], 0, 0.0, 0, 0

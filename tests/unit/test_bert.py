@@ -50,6 +50,9 @@ def test_the_streams_run_is_the_models_forward_pass():
     made = opened.model(row, segments)
     torch.testing.assert_close(trace.outputs["next sentence"].logits, made["next sentence"][0].detach())
     assert not torch.allclose(opened.model(row)["next sentence"], made["next sentence"])
+    last = trace.activations["encoder.layers.1.resid_post"].value[0]
+    pooled = (opened.model.heads["pooler"](last[0])).tanh()        # [CLS]'s own
+    torch.testing.assert_close(trace.outputs["next sentence"].logits, opened.model.heads["next"](pooled).detach())
     embedded = trace.activations["encoder.embedded"].value
     parts = sum(trace.activations[f"encoder.{name}"].value for name in ("embedding", "position", "segment"))
     torch.testing.assert_close(embedded, opened.model.embedding_norm(parts).detach())

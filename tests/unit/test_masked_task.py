@@ -147,7 +147,8 @@ def test_held_out_rows_are_whole_hidden_always_alike_and_of_both_kinds(task, fil
 
 def test_the_measures_by_hand(task):
     model = random_bert(vocab_size=task.tokenizer.vocab_size, n_ctx=41)
-    rows, right, nats, total, apart, pairs, hidden, following = task._held_out_rows(False)[:20], 0, 0.0, 0, 0, 0, Counter(), 0
+    rows, hidden = task._held_out_rows(False)[:20], Counter()
+    right, nats, total, apart, pairs, following = 0, 0.0, 0, 0, 0, 0
     with torch.no_grad():
         for ids, segments, positions, labels, (kind,) in rows:
             made = model(torch.tensor([ids]), torch.tensor([segments]))
@@ -166,8 +167,8 @@ def test_the_measures_by_hand(task):
     assert task.measured(model, 20) == pytest.approx({
         "masked accuracy": 100 * right / total, "masked perplexity": math.exp(nats / total),
         "next-sentence accuracy": 100 * apart / pairs,
-        "always-the-same next-sentence accuracy": 100 * max(following, pairs - following) / pairs, "unigram masked accuracy": 100 * hidden[best] / total,
-        "unigram masked perplexity": math.exp(unigram / total),
+        "always-the-same next-sentence accuracy": 100 * max(following, pairs - following) / pairs,
+        "unigram masked accuracy": 100 * hidden[best] / total, "unigram masked perplexity": math.exp(unigram / total),
     }, rel=1e-4)  # fmt: skip
 
 
