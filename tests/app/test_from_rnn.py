@@ -425,7 +425,7 @@ def test_a_link_names_a_head_and_a_target_is_forced_on_both(shipped):
     header, arrays = payload(at, "from-rnn-pair")
     weights = models.load("eng-fra", device="cpu").run(TEXT, "edc").attention["decoder.layers.1.cross_attn"].weights(2)
     np.testing.assert_allclose(arrays["map1"], weights.numpy(), atol=1e-6)
-    assert [token for token, *_ in header["rows"]] == ["e", "d", "c", "[end]"]
+    assert [token for token, *_ in header["rows"]] == ["[start] → e", "e → d", "d → c", "c → [end]"]
 
 
 def test_a_missing_partner_and_other_tokens_are_said(alone):

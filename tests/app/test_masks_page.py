@@ -266,7 +266,7 @@ def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(dates: Scope, own: list
             assert site.out[0, :, blocked].eq(0).all()
         assert all(check.passed for check in check_site(site))
     view = MaskView(own[0], run, changes, "decoder_self", "decoder.layers.0.self_attn", 1, words.terms("dates"))
-    assert any("whole row of “2” is blocked" in line for line in masks_payloads.story(view))
+    assert any("whole row of “2 → " in line for line in masks_payloads.story(view))
 
 
 def test_cells_beyond_the_mask_do_nothing(dates: Scope, own: list[MaskedRun]) -> None:
