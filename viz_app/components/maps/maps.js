@@ -1,6 +1,6 @@
 // Matrices over the same two rows of tokens, one beside the other, each with its scale; and, if there are any, bars beside
 // the same rows. What is pointed at in one is outlined in all, with the exact values.
-const ROOM = { left: 76, top: 74, right: 24, bottom: 44 }, CELL = { largest: 30, tallest: 430 }, FIRST = 1, LAST = 255;
+const ROOM = { left: 76, top: 74, right: 24, bottom: 44 }, CELL = { largest: 30, high: 26, tallest: 430 }, FIRST = 1, LAST = 255;
 
 class Maps {
   constructor(root) {
@@ -50,7 +50,7 @@ class Maps {
     this.width = width;
     const { rows, cols } = this.picture, wide = Math.floor(Math.min(...this.views.map((v) => v.figure.clientWidth)));
     this.side = Math.min(CELL.largest, (wide - ROOM.left - ROOM.right) / cols.length);
-    this.tall = Math.min(Math.max(this.side, 14), CELL.tallest / rows.length);
+    this.tall = Math.min(Math.max(this.side, CELL.high), CELL.tallest / rows.length);
     for (const view of this.views) this.paint(view, wide);
     Object.assign(this.root.dataset, { left: ROOM.left, top: ROOM.top, side: this.side, tall: this.tall });
   }

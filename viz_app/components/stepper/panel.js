@@ -6,6 +6,7 @@ class Panel {
     this.bars = new Bars(section, force);
     const entropy = put(section, "div", "entropy");
     this.entropy = { text: put(entropy, "span"), bar: put(put(entropy, "span", "track"), "i"), most: put(entropy, "span", "quiet") };
+    section.append(this.lead);       // after what it explains, so that the bars stand as high as they can
     this.parts = put(section, "div");
   }
 

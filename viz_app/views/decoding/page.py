@@ -48,12 +48,12 @@ def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
 
 
 def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
-    if "note decoding" in drawn:
-        plain(drawn["note decoding"], key="note decoding")
-    stepper(drawn["stepper"], state.go, state.force, state.let_go)
     if "beam_tree" in drawn:
         st.markdown("**The beam as a tree.** At each step the best few texts so far are kept; the rest are dropped.")
         beam_tree(drawn["beam_tree"], state.choose_node)
+    if "note decoding" in drawn:
+        plain(drawn["note decoding"], key="note decoding")
+    stepper(drawn["stepper"], state.go, state.force, state.let_go)
     left, right = st.columns(2, gap="medium")
     with left:
         with st.container(key="explanation"):

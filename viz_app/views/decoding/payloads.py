@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from models.decoding.run_checks import check_runs
 from models.decoding.runs import Autoregression, Method, Run, of_trace
 from models.scope import Scope
-from viz_app.drawing.notes import checked, small_print, strip
+from viz_app.drawing.notes import checked, rows, small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -61,7 +61,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         "checks": checked(check_runs(both.parallel, both.serial, along(run, both.serial.taken))),
     }
     if run.scope.model.continues:
-        drawn["note decoding"] = small_print("")
+        drawn["note decoding"] = rows("explained")       # nothing to say, and no room kept for it
     return drawn | ({"beam_tree": _beam_tree(run, written, both, choices)} if written.beam else {})
 
 
