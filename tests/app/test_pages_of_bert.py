@@ -100,18 +100,18 @@ def test_the_strip_says_what_was_asked_and_answered(scopes: dict[str, Scope]) ->
 
 def test_an_error_stands_at_its_field_and_the_last_picture_stays(scopes: dict[str, Scope]) -> None:
     app = opened("attention", scopes["span"].path, **ASKED["span"])
-    boxes = {box.key: box for box in app.text_input}
+    boxes = {box.key: box for box in app.text_area}
     boxes["context"].set_value(CONTEXT * 9).run()
     assert said(app, "note context")["look"] == "note bad"
     assert "question and context have" in said(app, "note context")["rows"][0][1].lower()
     assert dict(said(app, "written")["rows"])["source"] == QUESTION
-    {box.key: box for box in app.text_input}["context"].set_value("").run()
+    {box.key: box for box in app.text_area}["context"].set_value("").run()
     assert said(app, "note context")["rows"][0][1] == "The context is empty; type some text."
 
 
 def test_an_example_fills_both_boxes(scopes: dict[str, Scope]) -> None:
     app = opened("attention", scopes["span"].path)
-    assert {box.key: box.value for box in app.text_input if box.key in ("question", "context")} == ASKED["span"]
+    assert {box.key: box.value for box in app.text_area if box.key in ("question", "context")} == ASKED["span"]
 
 
 def test_a_second_text_of_the_batch_is_read_with_the_same_context(scopes: dict[str, Scope]) -> None:

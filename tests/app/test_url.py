@@ -167,11 +167,13 @@ def fresh(page: str, **section: str) -> dict[str, object]:
 
 NAMED = [
     ("positions", "positions-section", ""), ("positions", "positions-order", ""), ("from-rnn", "from-rnn-section", ""),
-    ("from-rnn", "from-rnn-width", ""), ("from-rnn", "from-rnn-depth", ""), ("from-rnn", "from-rnn-scale", ""),
-    ("positions", "positions-seed", "inf"), ("from-rnn", "from-rnn-seed", "inf"), ("decoding", "decoding-how", ""),
-    ("masks", "masks-shown", ""), ("positions", "positions-section", ["Map", "Curves"]),
+    ("positions", "positions-seed", "inf"), ("decoding", "decoding-how", ""), ("masks", "masks-shown", ""),
+    ("positions", "positions-section", ["Map", "Curves"]),
 ]  # fmt: skip
+REACH = {"from-rnn-section": "What reaches what"}
 BEHIND = [
+    ("from-rnn", "from-rnn-width", "", REACH), ("from-rnn", "from-rnn-depth", "", REACH),
+    ("from-rnn", "from-rnn-scale", "", REACH), ("from-rnn", "from-rnn-seed", "inf", REACH),
     ("positions", "positions-table", "", {"positions-section": "Curves"}),
     ("from-rnn", "from-rnn-layer", "", {"from-rnn-section": "Two alignments"}),
     ("decoding", "decoding-seed", "inf", {"decoding-how": "sampling"}),

@@ -86,10 +86,13 @@ def every_tensor(trace) -> list[Tensor]:
     found = [trace.next_token.logits]
     for activation in trace.activations.values():
         held = activation.kept
-        found += [held] if isinstance(held, Tensor) else [held.x, held.weight, held.bias]
+        while not isinstance(held, Tensor):
+            found += [held.weight, held.bias]
+            held = held.x
+        found.append(held)
     for site in trace.attention.values():
         found += [site.x, site.memory, site.q, site.k, site.v, site.out, *(layer.allowed for layer in site.mask.layers)]
-        found += [t for name in ("allowed", "blocking") if (t := site.mask.__dict__.get(name)) is not None]
+        found += [t for name in ("allowed", "blocking", "_added") if (t := site.mask.__dict__.get(name)) is not None]
         found += [t for both in site.projections.values() for t in both]
     return found
 

@@ -318,7 +318,8 @@ def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
     beyond = Edits.of_kinds(encoder_self=MaskChange(forbidden=((9, 9),)), cross=shut.of("cross"))
     both = run_masked(scope, [("abc", "edc")])[0], run_masked(scope, [("abc", "edc")], beyond)[0]
     told = masks_payloads.story(MaskView(*both, beyond, "cross", CROSS, 2, TERMS))
-    assert told[-2:] == ["Encoder self: 1 painted cell lies beyond these texts, clipped off until they grow.", said]
+    assert told[-2:] == ["Encoder self: 1 painted cell lies beyond these texts, clipped off until they grow.",
+                         said.replace("“e”", "“e → d”")]
     assert masks_text.empty_rows(run.trace.attention[OWN], "Decoder self", TARGET) == ""
 
 

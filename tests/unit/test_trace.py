@@ -97,11 +97,14 @@ def test_each_intermediate_says_how_it_was_made(norm):
     made = {
         "resid_pre": "residual stream before self-attention", "self_attn.attn_out": own, "resid_mid": ADD_NORM[norm],
         "cross_attn.attn_out": own, "resid_mid_cross": ADD_NORM[norm], "ff.ff_pre": "x·W₁ + b₁", "ff.ff_post": "max(0, ff_pre)",
-        "resid_post": ADD_NORM[norm],
+        "ff.ff_out": "ff_post·W₂ + b₂", "resid_post": ADD_NORM[norm],
     }  # fmt: skip
+    if norm == "pre":
+        made |= {f"add_norm_{i}.normed": "LayerNorm(x)" for i in (1, 2, 3)}
     said = {name: a.formula for name, a in recording.activations.items()}
     assert {name.removeprefix(layer): text for name, text in said.items() if name.startswith(layer)} == made
     del made["cross_attn.attn_out"], made["resid_mid_cross"]
+    made.pop("add_norm_3.normed", None)
     layer = "encoder.layers.0."
     assert {name.removeprefix(layer): text for name, text in said.items() if name.startswith(layer)} == made
     outside = {name: text for name, text in said.items() if "layers" not in name}

@@ -98,7 +98,7 @@ def test_a_recurrent_model(cell, formula, attention):
         ("decoder.embedding", "target", "d_model", EMBEDDING),
         *contexts,
         ("decoder.states", "target", "d_hidden", f"s_i = {formula} of s_{{i−1}}"),
-        ("decoder.readout", "target", "d_model", "tanh(W_r [s_i; y_{i−1}; c_i] + b)"),
+        ("decoder.readout", "target", "d_model", f"tanh(W_r [s_i; y_{{i−1}}{'; c_i' if contexts else ''}] + b)"),
         ("logits", "target", "vocab", "readout · embeddingᵀ"),
     ]
     for site in recording.attention.values():

@@ -46,7 +46,7 @@ def _checkpoint() -> tuple[str, Scope | None]:
     """The picker of checkpoints, which takes a folder too where the app is not shared; what models.load takes for the choice,
     and the opened checkpoint, if it opens."""
     lines = offered()
-    first = LANDING if LANDING in lines else next(iter(lines))
+    first = LANDING if LANDING in lines else next(iter(lines), LANDING)
     shared = checkpoints.is_shared()
     pick = "Pick a model" if shared else "Pick a model, or type the path of a checkpoint folder"
     name = st.selectbox(
