@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.components.plain import plain
-from viz_app.drawing import export
+from viz_app.drawing import export, provenance
 from viz_app.drawing.notes import checked, small_print, strip
 from viz_app.drawing.scale import Scale
 
@@ -46,7 +46,7 @@ def checks_panel(checks: dict, trained: str) -> None:
 
 def downloads(now: Callable[[], Trace], site: AttentionSite, head: int, terms: words.Terms, scale: Scale) -> None:
     """The numbers of the pictures, and a drawing for print. Files are made when they are asked for, of what is shown `now`."""
-    name = words.file_name(site, head)
+    name = provenance.head_name(now(), site, head)
     title = words.head_title(site, head, terms)
 
     def of_head(make: Callable[..., str], *rest: str | Scale) -> Callable[[], str]:
@@ -55,7 +55,7 @@ def downloads(now: Callable[[], Trace], site: AttentionSite, head: int, terms: w
     with st.container(horizontal=True, gap="small", key="downloads"):
         download("This head, CSV", of_head(export.head_csv), f"{name}.csv", "text/csv")
         download("This head, SVG", of_head(export.head_svg, title, scale), f"{name}.svg", "image/svg+xml")
-        download("All heads, npz", lambda: export.heads_npz(now()), "all-heads.npz")
+        download("All heads, npz", lambda: export.heads_npz(now()), f"{provenance.file_name(now(), 'all-heads')}.npz")
 
 
 def download(label: str, make: Callable[[], str | bytes], name: str, mime: str = "application/octet-stream") -> None:

@@ -224,11 +224,6 @@ def departures(config: object) -> str:
     )
 
 
-def file_name(site: AttentionSite, head: int) -> str:
-    """Name for a download, counted as in the code (from 0)."""
-    return f"{site.name}.head{head}"
-
-
 def length(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
     """How long a text is, and which pieces of it the model has no token for."""
     missing = f" Not in the vocabulary: {' '.join(unknown)[:40]}" if unknown else ""

@@ -328,7 +328,7 @@ def test_the_csv_holds_the_models_weights(page: Page, dates: models.Scope) -> No
     rows = list(csv.reader(io.StringIO(saved.value.path().read_text("utf-8"))))
     weights = np.array([row[1:] for row in rows[1:]], np.float32)
     np.testing.assert_allclose(weights, dates.run(DATE).attention[SITE].weights(2).numpy(), atol=1e-6)
-    assert saved.value.suggested_filename == f"{SITE}.head2.csv"
+    assert saved.value.suggested_filename == f"dates.step{dates.training['step']}.decoder.layer2.cross_attn.head3.csv"
 
 
 def test_a_file_is_of_what_was_typed_a_moment_ago(page: Page, dates: models.Scope) -> None:

@@ -269,7 +269,7 @@ def overview_payload(n_heads: int = 5, n_layers: int = 3, side: int = 2, **chose
                 codes[layer, index, layer % side, index % side] = 255
         parts.append(codes if kind == "encoder" else np.where(np.triu(np.ones((side, side)), 1), 0, codes))
     codes = np.concatenate([part.ravel() for part in parts]).astype(np.uint8)
-    return pack({"blocks": blocks, "chosen": {"site": "encoder.0", "head": 0} | chosen}, codes=codes)
+    return pack({"blocks": blocks, "chosen": {"site": "encoder.0", "head": 0} | chosen, "file": "one.all-heads"}, codes=codes)
 
 
 def cell(page: Page, site: str, index: int) -> Any:
@@ -331,7 +331,7 @@ def test_the_overview_can_be_saved(page: Page, mount: Callable[..., Show]) -> No
     mount("overview", 300)(overview_payload())
     with page.expect_download() as saved:
         page.locator(".overview .save").click()
-    assert saved.value.suggested_filename == "all-heads.png"
+    assert saved.value.suggested_filename == "one.all-heads.png"
 
 
 def test_twelve_by_twelve_heads_fit_the_width(page: Page, mount: Callable[..., Show]) -> None:

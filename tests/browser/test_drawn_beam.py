@@ -41,7 +41,8 @@ def beam_payload(at: tuple[int, int] = (1, 1), **changes: Any) -> tuple[bytes, d
         "cross": np.array([0.7, 0.2, 0.1], np.float32), "self": np.array([0.25, 0.75], np.float32),
     }  # fmt: skip
     header = {
-        "steps": STEPS, "node": list(at), "source": SOURCE, "read": [label("[start]"), label("a")], "token": label("y"),
+        "steps": STEPS, "file": "one.beam", "node": list(at),
+        "source": SOURCE, "read": [label("[start]"), label("a")], "token": label("y"),
         "candidates": [label("x"), label("y"), label("q")], "reading": "head 3", "cross": "Cross-attention",
         "sourceName": "the source", "taken": 7, "alpha": 0.6,
     } | changes  # fmt: skip
@@ -252,6 +253,6 @@ def test_the_arrows_walk_along_the_hypotheses_and_the_tree_is_one_stop_of_tab(st
 def test_the_beam_as_a_file(stage: Stage) -> None:
     stage.mount("beam_tree", 900).show(beam_payload()[0])
     name, svg = stage.saved_svg()
-    assert name == "beam.svg"
+    assert name == "one.beam.svg"
     assert list(svg)[1].text == "Beam search: the hypotheses kept at each step, with their scores"
     assert len([one for one in svg.iter("{http://www.w3.org/2000/svg}g") if one.get("class") == "node"]) == 8

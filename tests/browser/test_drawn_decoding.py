@@ -81,7 +81,7 @@ def payload(
                 )
     cached = [1_000_000 + 50_000 * i for i in range(len(written))]
     header = {
-        "step": 2, "steps": max(len(GIVEN), len(written)), "note": "", "source": SOURCE,
+        "file": "one.decoding", "step": 2, "steps": max(len(GIVEN), len(written)), "note": "", "source": SOURCE,
         "parallel": {**parallel, "read": [label(t) for t in READ], "given": [label(t) for t in GIVEN],
          "predicted": [label(t if i != 1 else "w") for i, t in enumerate(GIVEN)], "best": best},
         "serial": {**serial, "read": [label(t) for t in ["[start]", *written[:-1]]], "written": [label(t) for t in written],
@@ -920,7 +920,7 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
             "1" if i <= step else "0.35" for i in range(7)
         ]
     name, svg = stage.saved_svg(".cost .save")
-    assert name == "decoding-work.svg"
+    assert name == "one.decoding.work.svg"
     assert list(svg)[1].text == "Multiply–adds of each decoding step"
     note = "Multiply–adds of the decoder's matrix products at each step, counted from the model's sizes."
     assert stage.text(".chart .note") == note

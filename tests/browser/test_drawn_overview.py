@@ -51,7 +51,7 @@ def payload(
         parts.append(codes)
         offset += codes.size
     return pack(
-        {"blocks": blocks, "chosen": {"site": "encoder.layers.0", "head": 0} | chosen},
+        {"blocks": blocks, "chosen": {"site": "encoder.layers.0", "head": 0} | chosen, "file": "one.all-heads"},
         codes=np.concatenate([p.ravel() for p in parts]),
     ), parts
 
@@ -430,7 +430,7 @@ def test_another_theme_draws_the_numbers_and_the_key_anew(stage: Stage) -> None:
 def test_all_heads_as_a_file(stage: Stage) -> None:
     shown(stage)
     name, picture, drawn = stage.saved_picture()
-    assert name == "all-heads.png"
+    assert name == "one.all-heads.png"
     (title,) = [one for one in drawn if one["op"] == "text"]
     assert title["text"] == "All heads: rows are layers, columns are heads"
     canvases = [stage.pixels(".grid canvas", n) for n in range(3)]

@@ -108,7 +108,8 @@ def test_a_picture_and_the_norms_can_be_taken_away(page, checkpoint):
     opened(page, checkpoint)
     with page.expect_download() as picture:
         page.locator(".maps .save").click()
-    assert picture.value.suggested_filename == "what-reaches-what.png"
+    scope = models.load(checkpoint)
+    assert picture.value.suggested_filename == f"{scope.name}.step{scope.training['step']}.what-reaches-what.png"
     assert picture.value.path().read_bytes()[:4] == b"\x89PNG"
     with page.expect_download() as numbers:
         page.get_by_text("The norms, npz").click()

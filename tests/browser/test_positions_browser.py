@@ -146,7 +146,7 @@ def test_a_picture_and_a_table_can_be_taken_away(page, checkpoint):
     page.locator(".st-key-positions-map .js-plotly-plot").hover()
     with page.expect_download() as picture:
         page.locator(".st-key-positions-map [data-title^=Download]").click()
-    assert picture.value.suggested_filename == "positions-map.svg"
+    assert picture.value.suggested_filename == "paper.20x8.positions.map.svg"
 
 
 @pytest.mark.parametrize("section", ["Shuffle test", "Curves", "Map", "Two misprints", "Added or concatenated"])

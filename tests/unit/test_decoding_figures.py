@@ -100,6 +100,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
     assert [label[0] for label in header.pop("source")] == [*"abcde", "[end]"]
     diverges = next(i for i, (a, b) in enumerate(zip(forced.parallel.taken, forced.serial.taken, strict=False)) if a != b)
     assert header == {
+        "file": "letters.decoding",
         "step": 2, "steps": max(4, n), "note": "A note.", "diverges": diverges, "forced": [1, 3], "how": "greedy",
         "sampling": False,
         "reading": "decoder layer 2, head 3", "cross": "Cross-attention", "own": True, "family": "attention", "vectors": [],

@@ -53,14 +53,14 @@ def layer(kind: str, top: float = 1.0, width: int = 3, depth: int = 2) -> Reach:
 def test_the_maps_of_influence(scale: str, largest: list[float], drawn: str) -> None:
     named = [maps.Named(layer(RNN, 0.5), "its weights"), maps.Named(layer(CNN, 2.0), "random"),
              maps.Named(layer(SELF_ATTENTION), "own")]  # fmt: skip
-    header, arrays = unpack(maps.influence(named, SOURCE, scale))
+    header, arrays = unpack(maps.influence(named, SOURCE, scale, "ours.reach"))
     del header["arrays"]
     shown = [["a", "", False], ["b", "", False], ["c", "", False], END]
     scale_name = {"one": "log, one scale for all", "own": "log, each from its own largest"}
     scale_name |= {"linear": "linear, each from its own largest", "root": "√, each from its own largest"}
     titles = [("RNN", "its weights"), ("CNN, width 3, 2 layers", "random"), ("Self-attention", "own")]
     assert header == {
-        "title": f"How strongly each output answers to each input token ({scale_name[scale]})", "file": "what-reaches-what",
+        "title": f"How strongly each output answers to each input token ({scale_name[scale]})", "file": "ours.reach",
         "rowAxis": "output y_i", "colAxis": "input x_j", "rows": shown, "cols": shown,
         "maps": [{"title": title, "array": f"map{i}", "scale": drawn,
                   "note": f"{note}. White: a way, but under 0.1 % of {largest[i]:.2g} comes through (0 of 10 pairs)",
@@ -78,7 +78,7 @@ def test_white_is_counted_where_a_way_leads_and_next_to_nothing_comes() -> None:
     rnn.norms[2, 0], rnn.norms[3, 0], rnn.norms[3, 1] = 0.0039, 0.0, 0.0041       # one more is 0 without a way
     for scale, others, count in (("root", 4.0, 2), ("one", 5.0, 3)):
         named = [maps.Named(rnn, "w"), maps.Named(layer(SELF_ATTENTION, others), "own")]
-        note = unpack(maps.influence(named, SOURCE, scale))[0]["maps"][0]["note"]
+        note = unpack(maps.influence(named, SOURCE, scale, "ours.reach"))[0]["maps"][0]["note"]
         assert note == f"w. White: a way, but under 0.1 % of {max(others, 4.0) if scale == 'one' else 4.0:.2g} comes through " \
             f"({count} of 10 pairs)"
 
@@ -93,7 +93,7 @@ def test_the_default_scale_shows_the_fade_of_a_recurrence_and_what_self_attentio
 
 
 def test_one_layer_is_not_layers() -> None:
-    header, _ = unpack(maps.influence([maps.Named(layer(CNN, width=5, depth=1), "")], SOURCE, "own"))
+    header, _ = unpack(maps.influence([maps.Named(layer(CNN, width=5, depth=1), "")], SOURCE, "own", "ours.reach"))
     assert header["maps"][0]["title"] == "CNN, width 5, 1 layer"
 
 
@@ -210,10 +210,10 @@ def two() -> list[maps.Aligned]:
 
 
 def test_two_alignments_and_what_parts_them() -> None:
-    header, arrays = unpack(maps.alignments(two(), SOURCE, TARGET))
+    header, arrays = unpack(maps.alignments(two(), SOURCE, TARGET, "a.and.b"))
     del header["arrays"]
     assert header == {
-        "title": "What each model reads from the source as it writes each token", "file": "two-alignments",
+        "title": "What each model reads from the source as it writes each token", "file": "a.and.b",
         "rowAxis": "read → written", "colAxis": "reads", "rows": [
             ["[start] → e", "reading [start], writing e; [start]: special token <s>", False],
             ["e → d", "reading e, writing d", False],

@@ -27,6 +27,8 @@ TERMS = words.terms("translation", "eng-fra")
 OWN, CROSS = "decoder.layers.1.self_attn", "decoder.layers.0.cross_attn"
 SOURCE, TARGET = ["a", "b", "c", "d", "e", "[end]"], ["[start]", "e", "d", "c"]
 PAPER, ACCENT, TEXT, HATCH = "#ffffff", "#1b3fae", "#1d2330", "#8f96a3"    # as README shows them
+PATHS = {"encoder.layers.0.self_attn": "encoder.layer1.self_attn", OWN: "decoder.layer2.self_attn",
+         CROSS: "decoder.layer1.cross_attn"}  # fmt: skip
 STEPS = ["[start] → e", "e → d", "d → c", "c → [end]"]      # by what is read and what is written
 START_LABEL = ["[start]", "special token <s>", True]
 
@@ -115,7 +117,7 @@ def test_the_head_component_is_told_everything_by_its_name(trace: Trace, name: s
     assert header == {
         "site": name, "head": 2, "lock": "q3", "title": words.head_title(site, 2, TERMS),
         "queryAxis": f"who reads (query): {axes[0]}", "keyAxis": f"what is read (key): {axes[1]}",
-        "masks": [layer.name for layer in site.mask.layers], "file": f"{name}.head2",
+        "masks": [layer.name for layer in site.mask.layers], "file": f"letters.{PATHS[name]}.head3",
         "block": 1, "first": [0, 0], "size": [len(queries), len(keys)], "scale": "weight", "hides": False,
         "sinks": [0] if keys == TARGET else [5], "sinkNames": ["[start]"] if keys == TARGET else ["[end]"],
         "sinkShare": pytest.approx(float(_by_hand(site, 2)[:, 0 if keys == TARGET else 5].mean()), abs=1e-6),

@@ -90,7 +90,8 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
     largest = np.abs(weights["after"] - weights["before"]).max()
     assert effect == {
         "title": "Decoder layer 2, head 3: what each French token reads from the English sentence", "site": CROSS, "head": 2,
-        "kind": "cross", "file": f"{CROSS}.head2", "queryAxis": "who reads (query): the French so far, a row is read → written",
+        "kind": "cross", "file": "letters.decoder.layer2.cross_attn.head3",
+        "queryAxis": "who reads (query): the French so far, a row is read → written",
         "keyAxis": "what is read (key): the English sentence", "scale": min(s for s in (0.1, 0.25, 0.5, 1.0) if s >= largest),
         "given": "Target", "outputs": [view.before.output, view.after.output],
         "sums": [pytest.approx(log_prob(view.before)), pytest.approx(log_prob(view.after))],

@@ -209,7 +209,7 @@ def test_the_matrices_are_the_heads_own_parts(traces: dict[str, Trace], site: st
     assert {name: header[name] for name in ("site", "head", "query", "key", "convention", "title", "masks", "file")} == {
         "site": site, "head": 1, "query": 2, "key": 1, "convention": "columns",
         "title": f"{words.head_title(at.site, 1, TERMS)}, as matrices", "masks": [layer.name for layer in at.site.mask.layers],
-        "file": f"{site}.head1.columns",
+        "file": {CROSS: "letters.decoder.layer2.cross_attn", OWN: "letters.decoder.layer1.self_attn"}[site] + ".head2.columns",
     }  # fmt: skip
 
 

@@ -148,9 +148,9 @@ def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(trace:
     now = [trace]
     ui.downloads(lambda: now[0], site, 2, TERMS, Scale("root"))
     assert {label: rest for label, (_, *rest) in made.items()} == {
-        "This head, CSV": ["decoder.layers.1.cross_attn.head2.csv", "text/csv"],
-        "This head, SVG": ["decoder.layers.1.cross_attn.head2.svg", "image/svg+xml"],
-        "All heads, npz": ["all-heads.npz", "application/octet-stream"],
+        "This head, CSV": ["letters.decoder.layer2.cross_attn.head3.csv", "text/csv"],
+        "This head, SVG": ["letters.decoder.layer2.cross_attn.head3.svg", "image/svg+xml"],
+        "All heads, npz": ["letters.all-heads.npz", "application/octet-stream"],
     }  # fmt: skip
     now[0] = scope.run("cb", "d")
     weights = now[0].attention[site.name].weights(2).numpy()

@@ -317,10 +317,10 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
     stages = ("input", "layer 1", "layer 2")
     tests = {shuffle.WITH: shuffled(stages, original, 0.25), shuffle.WITHOUT: shuffled(stages, original)}
     assert list(tests) == ["with positions", "positions switched off"]
-    header, arrays = unpack(shuffle.shuffle(SOURCE, tests))
+    header, arrays = unpack(shuffle.shuffle(SOURCE, tests, "ours.shuffle"))
     del header["arrays"]
     assert header == {
-        "title": "The shuffle test: the tokens change places; with positions; positions switched off", "file": "shuffle-test",
+        "title": "The shuffle test: the tokens change places; with positions; positions switched off", "file": "ours.shuffle",
         "tokens": [["a", "", False], ["b", "", False], ["c", "", False], ["[end]", "special token </s>", True]],
         "order": [1, 0, 2, 3], "unrelated": math.sqrt(2),
         "parts": [{"kind": "tangle", "title": "The tokens change places"},
@@ -330,7 +330,7 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
     assert arrays["map0"].shape == (4, 3)         # a row a token, a column a stage
     np.testing.assert_allclose(arrays["map0"], 0.25, rtol=1e-5)
     assert not arrays["map1"].any()
-    header, arrays = unpack(shuffle.by_stage(SOURCE, tests))
+    header, arrays = unpack(shuffle.by_stage(SOURCE, tests, "ours.stages"))
     assert header["parts"] == [{
         "kind": "bars", "title": "Mean change at the encoder's input and after each layer", "stages": list(stages),
         "names": list(tests), "array": "means",

@@ -364,7 +364,7 @@ def test_the_walk_says_which_weight_it_is_of(traces: dict[str, Trace]) -> None:
     )
     assert {name: header[name] for name in ("site", "head", "query", "key", "n_keys", "n_heads", "d_model", "d_head", "file")} == {
         "site": CROSS, "head": 1, "query": 2, "key": 1, "n_keys": 6, "n_heads": 3, "d_model": 15, "d_head": 5,
-        "file": f"{CROSS}.head1.query2.key1",
+        "file": "letters.decoder.layer2.cross_attn.head2.query3.key2",
     }  # fmt: skip
     assert header["queryLabel"] == ["d", "", False]
     assert [label[0] for label in header["keyLabels"]] == ["a", "b", "c", "d", "e", "[end]"]
@@ -394,7 +394,8 @@ def test_the_sum_of_the_heads_says_which_adds_most(traces: dict[str, Trace]) -> 
         f"At “d”, head {best + 1} adds most: a vector of length {lengths[best]:.2f}. All heads and the bias together make one "
         f"of length {total:.2f}, which is added to the token's own vector of length {stream:.2f}."
     )
-    assert (header["site"], header["head"], header["query"], header["file"]) == (CROSS, 1, 2, f"{CROSS}.heads.query2")
+    assert (header["site"], header["head"], header["query"]) == (CROSS, 1, 2)
+    assert header["file"] == "letters.dot.decoder.layer2.cross_attn.heads.query3"
     assert [label[0] for label in header["queries"]] == ["[start] → e", "e → d", "d → c", "c → [end]"]
     assert header["longest"] == arrays["lengths"].max()
 

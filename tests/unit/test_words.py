@@ -56,7 +56,6 @@ def test_each_kind_of_attention_by_its_own_words(sites: dict[str, AttentionSite]
     assert words.head_title(site, 2, TERMS) == f"{head}: {reads}"
     assert words.axes(site, TERMS) == (f"who reads (query): {query}", f"what is read (key): {key}")
     assert token_names(site, TERMS) == (reader, read)
-    assert words.file_name(site, 2) == f"{site.name}.head2"         # counted as in the code
 
 
 def test_the_first_head_of_the_first_layer_is_called_1(sites: dict[str, AttentionSite]) -> None:

@@ -11,6 +11,7 @@ from viz_app import words
 from viz_app.drawing.labels import Label, axes_labels, writes
 from viz_app.drawing.payload import pack
 from viz_app.drawing.pooling import block_side, pooled_bits, pooled_weights, slabs
+from viz_app.drawing.provenance import head_name
 from viz_app.drawing.scale import Scale, sinks
 from viz_app.drawing.sites import blocked_bits
 
@@ -42,7 +43,7 @@ def head(
         "site": site.name, "head": index, "lock": lock,
         "title": words.head_title(site, index, terms),
         "queryAxis": query_axis, "keyAxis": key_axis, **part, "size": [site.n_query, site.n_key],
-        "masks": [layer.name for layer in site.mask.layers], "file": words.file_name(site, index),
+        "masks": [layer.name for layer in site.mask.layers], "file": head_name(trace, site, index),
         "scale": scale.name, "hides": scale.hides_sinks, "sinks": hidden,
         "sinkNames": [names[i].text for i in hidden], "sinkShare": _share(site, index, hidden),
     }

@@ -13,6 +13,7 @@ from viz_app import words
 from viz_app.drawing.labels import writes
 from viz_app.drawing.payload import pack
 from viz_app.drawing.pooling import block_side, pooled, pooled_weights
+from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 
 LARGEST_SIDE = 64
@@ -37,7 +38,8 @@ def overview(
         })
         parts.append(codes.ravel())
         offset += codes.size
-    return pack({"blocks": blocks, "chosen": {"site": site, "head": head}}, codes=np.concatenate(parts))
+    header = {"blocks": blocks, "chosen": {"site": site, "head": head}, "file": file_name(trace, "all-heads")}
+    return pack(header, codes=np.concatenate(parts))
 
 
 def all_codes(trace: Trace) -> list[Codes]:

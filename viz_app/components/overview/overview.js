@@ -129,7 +129,7 @@ class Overview extends Fitted {
       context.drawImage(canvas, 0, y + band);
       y += canvas.height + band;
     });
-    saveCanvas(whole, "All heads: rows are layers, columns are heads", "all-heads", this.theme);
+    saveCanvas(whole, "All heads: rows are layers, columns are heads", this.picture.file, this.theme);
   }
 }
 

@@ -11,6 +11,7 @@ from viz_app import checkpoints, words
 from viz_app.components.player import player
 from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.look import look
+from viz_app.drawing.provenance import head_name
 from viz_app.drawing.scale import Scale, sinks
 from viz_app.drawing.sites import blocked_bits
 from viz_app.session import cache, url_state
@@ -57,9 +58,10 @@ def download(now: Callable[[], CurrentRun], site: AttentionSite, head: int, scal
     """Offer this head over all snapshots as an animated picture, where there are any."""
     if not now().scope.snapshots:
         return
+    file = head_name(now().trace, site, head, "training")
     st.download_button(
         "This head through training, animated GIF", lambda: _animation(now(), site.name, head, scale),
-        f"{words.file_name(site, head)}.training.gif", "image/gif", key="download growth", on_click="ignore",
+        f"{file}.gif", "image/gif", key="download growth", on_click="ignore",
         icon=":material/download:",
     )
 

@@ -9,6 +9,7 @@ from viz_app import ui, words
 from viz_app.components.beam_tree import beam_tree
 from viz_app.components.plain import plain
 from viz_app.components.stepper import stepper
+from viz_app.drawing.provenance import file_name
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -78,7 +79,8 @@ def _downloads(run: CurrentRun, choices: Choices) -> None:
         title = f"{given} — decoding, step {position + 1}: training beside inference ({HOW[both.method.how]})"
         return svg.drawing(both, scope, choices.reading, position, title)
 
+    name = file_name(run.trace, "decoding")
     with st.container(horizontal=True, gap="small", key="downloads"):
-        ui.download("Both runs, CSV", lambda: files.table(now(), scope), "decoding.csv", "text/csv")
-        ui.download("This step, SVG", drawing, f"decoding.step{step + 1}.svg", "image/svg+xml")
-        ui.download("All steps, npz", lambda: files.arrays(now(), scope), "decoding.npz")
+        ui.download("Both runs, CSV", lambda: files.table(now(), scope), f"{name}.csv", "text/csv")
+        ui.download("This step, SVG", drawing, f"{name}.token{step + 1}.svg", "image/svg+xml")
+        ui.download("All steps, npz", lambda: files.arrays(now(), scope), f"{name}.npz")

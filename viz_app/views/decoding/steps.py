@@ -17,6 +17,7 @@ from viz_app import words
 from viz_app.drawing.difference import shared
 from viz_app.drawing.labels import Label, labels, special_label, visible
 from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import file_name
 
 CANDIDATES = 8  # bars at each step; the token taken is added if it is not among them
 HOW = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"}
@@ -108,6 +109,7 @@ def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, st
     """The payload of the stepper component; `step` is the position shown first, from 0, `note` what there is to add."""
     trace, tokenizer, diverges = story.trace, scope.tokenizer, story.divergence
     header: dict[str, Any] = {
+        "file": file_name(trace, "decoding"),
         "step": step,
         "steps": story.n_steps,
         "note": note,

@@ -8,6 +8,7 @@ from models.trace import AttentionSite, Trace
 from viz_app import ui, words
 from viz_app.components.maps import maps
 from viz_app.drawing.labels import labels, step_labels
+from viz_app.drawing.provenance import file_name
 from viz_app.session import cache, reference_models
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
@@ -55,7 +56,8 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
         ),
     ]
     apart = jensen_shannon(two[0].weights, two[1].weights)
-    maps(draw.alignments(two, first.streams["source"], first.streams["target"]), key="from-rnn-pair")
+    name = file_name(first, "and", file_name(second, f"layer{site.layer + 1}", f"head{head + 1}", "two-alignments"))
+    maps(draw.alignments(two, first.streams["source"], first.streams["target"], name), key="from-rnn-pair")
     steps = [label.text for label in step_labels(first.streams["target"], is_closed=True)]
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
@@ -64,9 +66,7 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
         st.markdown(say.JENSEN_SHANNON)
         source = [label.text for label in labels(first.streams["source"])]
         with st.container(horizontal=True, gap="small", key="downloads"):
-            download(
-            "Both alignments, CSV", lambda: files.alignments_csv(two, source, steps, apart), "two-alignments.csv", "text/csv",
-        )
+            download("Both alignments, CSV", lambda: files.alignments_csv(two, source, steps, apart), f"{name}.csv", "text/csv")
     with right:
         ui.checks_panel(ui.checked(heads.checks(traces, two, apart)), "")
 

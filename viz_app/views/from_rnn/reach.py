@@ -6,6 +6,7 @@ from viz_app import ui, words
 from viz_app.components.maps import maps
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
+from viz_app.drawing.provenance import file_name
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
 from viz_app.session.url_state import bound, get
@@ -27,18 +28,19 @@ def reach(shown: CurrentRun) -> None:
     )
     if there is None:
         return
-    maps(draw.influence(there.named, there.source, scale), key="from-rnn-maps")
+    name = file_name(shown.trace, "what-reaches-what")
+    maps(draw.influence(there.named, there.source, scale, name), key="from-rnn-maps")
     left, right = st.columns([1.15, 1], gap="medium")
     with left:
         title = "Influence by distance: mean over the pairs that a layer can reach"
         figure = charts.fading(there.reaches, look(st.context.theme.type), title)
-        st.plotly_chart(figure, theme=None, key="from-rnn-fading", config=ui.camera("by-distance"))
+        st.plotly_chart(figure, theme=None, key="from-rnn-fading", config=ui.camera(f"{name}.by-distance"))
         ui.checks_panel(ui.checked(say.checks(there.reaches)), words.trained(shown.scope.training))
     with right, st.container(key="explanation"):
         st.markdown(say.explained(there.reaches))
         st.markdown(say.HOW)
         tokens = [label.text for label in labels(there.source)]
         with st.container(horizontal=True, gap="small", key="downloads"):
-            download("The norms, CSV", lambda: files.influence_csv(there.named, tokens), "what-reaches-what.csv", "text/csv")
-            download("The norms, npz", lambda: files.influence_npz(there.named, tokens), "what-reaches-what.npz")
-            download("By distance, CSV", lambda: files.distance_csv(there.named), "by-distance.csv", "text/csv")
+            download("The norms, CSV", lambda: files.influence_csv(there.named, tokens), f"{name}.csv", "text/csv")
+            download("The norms, npz", lambda: files.influence_npz(there.named, tokens), f"{name}.npz")
+            download("By distance, CSV", lambda: files.distance_csv(there.named), f"{name}.by-distance.csv", "text/csv")

@@ -11,6 +11,7 @@ from models.analysis import head_walk
 from models.analysis.head_walk import Heads, Walk
 from models.trace import AttentionSite, Trace
 from viz_app import words
+from viz_app.drawing import provenance
 from viz_app.drawing.labels import Label, axes_labels, labels, writes
 from viz_app.drawing.payload import pack
 from viz_app.views.inside import columns as inside_columns
@@ -94,11 +95,16 @@ def walk(trace: Trace, at: Cell, terms: words.Terms, stage: int = 0) -> bytes:
         "keyLabels": [_numbered(key[j], j if len(rows) < len(key) else None) for j in rows],
         "blocked": _reasons(at, rows), "n_keys": len(w.weights),
         "shown": inside_text.shown(len(rows), len(w.weights), float(w.weights[others].sum())),
-        "file": f"{words.file_name(at.site, at.head)}.query{at.query}.key{at.key}",
+        "file": provenance.head_name(trace, at.site, at.head, f"query{at.query + 1}", f"key{at.key + 1}"),
         **(_head_scales(every) if every else {"n_heads": 0}),
     }
     arrays |= {"rest": w.parts[others].sum(0), **(_head_arrays(every) if every else {})}
     return pack(header, **{name: array.numpy() for name, array in arrays.items()})
+
+
+def heads_file(trace: Trace, at: Cell) -> str:
+    """What a file of all heads at the chosen query is called."""
+    return provenance.file_name(trace, provenance.site_name(at.site), "heads", f"query{at.query + 1}")
 
 
 def heads(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
@@ -107,7 +113,7 @@ def heads(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
     query, _ = axes_labels(trace, at.site)
     lengths = head_walk.added_norms(at.site)
     header = {
-        "site": at.site.name, "head": at.head, "query": at.query, "file": f"{at.site.name}.heads.query{at.query}",
+        "site": at.site.name, "head": at.head, "query": at.query, "file": heads_file(trace, at),
         "title": inside_text.heads_title(at.site, terms, query[at.query]),
         "sentence": inside_text.heads_sentence(every, labels(trace.axes(at.site)[0])[at.query]),
         "queries": [label.as_json() for label in query], "longest": peak(lengths), **_head_scales(every),

@@ -15,6 +15,7 @@ from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import head_name
 from viz_app.drawing.sites import blocked_bits
 from viz_app.views.inside.cell import Cell
 
@@ -29,7 +30,7 @@ def matrices(trace: Trace, at: Cell, terms: words.Terms, convention: str = "rows
     query, key = axes_labels(trace, site)
     header: dict[str, Any] = {
         "site": site.name, "head": head, "query": at.query, "key": at.key, "convention": convention,
-        "title": f"{words.head_title(site, head, terms)}, as matrices", "file": f"{words.file_name(site, head)}.{convention}",
+        "title": f"{words.head_title(site, head, terms)}, as matrices", "file": head_name(trace, site, head, convention),
         "tokens": {"query": [label.as_json() for label in query], "key": [label.as_json() for label in key]},
         "masks": [layer.name for layer in site.mask.layers],
         "matrices": _matrices(site, values), "equations": equations(site, convention),

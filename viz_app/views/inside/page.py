@@ -13,12 +13,13 @@ from viz_app.components.heads import heads
 from viz_app.components.matrices import matrices
 from viz_app.components.several import several
 from viz_app.components.walk import walk
+from viz_app.drawing import provenance
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.attention.no_attention import no_attention
 from viz_app.views.inside import files, scaling, similarity, text
-from viz_app.views.inside.cell import Cell
+from viz_app.views.inside.cell import Cell, heads_file
 from viz_app.views.inside.controls import (
     choose,
     choose_head,
@@ -102,8 +103,9 @@ def _downloads(cell: Cell, choices: Choices) -> None:
 
         return made
 
-    head = words.file_name(cell.site, cell.head)
-    name = f"{head}.query{cell.query}"
+    trace = chosen(session.shown, choices)[0].trace
+    head = provenance.head_name(trace, cell.site, cell.head)
+    name = f"{head}.query{cell.query + 1}"
     npz, csv = "application/octet-stream", "text/csv"
     offered = {
         "walk": [("This walk, CSV", of(files.walk_csv), f"{name}.csv", csv),
@@ -111,8 +113,8 @@ def _downloads(cell: Cell, choices: Choices) -> None:
         "matrices": [("The matrices, npz", of(lambda _, cell: files.matrices_npz(cell)), f"{head}.matrices.npz", npz)],
         "scaling": [("These numbers, CSV", of(files.scaling_csv), f"{name}.scaling.csv", csv)],
         "several": [("All measures, CSV", lambda: measures_csv(compared_heads(session.shown, choices)[1]),
-                     f"{cell.site.kind}.measures.csv", csv)],
-        "heads": [("The heads, CSV", of(files.heads_csv), f"{cell.site.name}.heads.query{cell.query}.csv", csv)],
+                     f"{provenance.file_name(trace, cell.site.kind, 'measures')}.csv", csv)],
+        "heads": [("The heads, CSV", of(files.heads_csv), f"{heads_file(trace, cell)}.csv", csv)],
     }[choices.view]
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, make, file, mime in offered:

@@ -6,6 +6,7 @@ import io
 import numpy as np
 
 from models.analysis.layer_parts import mean_and_spread
+from viz_app.drawing.provenance import file_name
 from viz_app.views.layer import text
 from viz_app.views.layer.payloads import LISTED, Shown
 
@@ -17,7 +18,8 @@ COLUMNS = (
 
 def name(found: Shown, ending: str) -> str:
     """A file name that says whose numbers these are."""
-    return f"{found.run.trace.model.name}.{found.parts[0].sublayer.stack}.layers.token{found.position + 1}.{ending}"
+    whose = file_name(found.run.trace, found.parts[0].sublayer.stack, "layers", f"token{found.position + 1}")
+    return f"{whose}.{ending}"
 
 
 def layers_csv(found: Shown) -> str:

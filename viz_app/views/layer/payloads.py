@@ -11,6 +11,7 @@ from models.analysis.layer_parts import Part, check_parts, lens, mean_and_spread
 from viz_app.drawing.labels import Label, labels
 from viz_app.drawing.notes import checked
 from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import file_name
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.decoding.steps import token_label
@@ -124,7 +125,7 @@ def layer(found: Shown) -> bytes:
         "stops": stops(found, best), "adds": first.adds, "answer": answer and answer.as_json(),
         "without": "" if found.writes else text.no_lens(first.stack, found.reader),
         "rows": [asdict(row) for row in rows], "firing": firing_sentence(found),
-        "file": f"{found.run.trace.model.name}.{first.stack}.token{found.position + 1}",
+        "file": file_name(found.run.trace, first.stack, f"token{found.position + 1}"),
     }
     return pack(header, **arrays)
 

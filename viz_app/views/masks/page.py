@@ -10,6 +10,7 @@ from models.analysis.head_walk import residual
 from viz_app import ui, words
 from viz_app.components.mask_painter import mask_painter
 from viz_app.components.plain import plain
+from viz_app.drawing import provenance
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -55,12 +56,13 @@ def _if_there(run: CurrentRun, act: Callable[..., None]) -> Callable[..., None]:
 
 def _downloads(view: MaskView, now: Callable[[], MaskView]) -> None:
     """Files of what is shown `now`, when one is asked for."""
-    name = words.file_name(view.sites[1], view.head)
+    name = provenance.head_name(view.after.trace, view.sites[1], view.head)
+    whose = provenance.file_name(view.after.trace)
     offered = {
         "Masks and head, SVG": (files.masks_svg, f"{name}.masks.svg", "image/svg+xml"),
         "This head, CSV": (files.head_csv, f"{name}.masks.csv", "text/csv"),
-        "Log-probabilities, CSV": (files.log_probs_csv, "log-probabilities.csv", "text/csv"),
-        "Everything, npz": (files.everything_npz, "masks.npz", "application/octet-stream"),
+        "Log-probabilities, CSV": (files.log_probs_csv, f"{whose}.log-probabilities.csv", "text/csv"),
+        "Everything, npz": (files.everything_npz, f"{whose}.masks.npz", "application/octet-stream"),
     }
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, (make, file_name, mime) in offered.items():

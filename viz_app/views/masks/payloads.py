@@ -21,6 +21,7 @@ from viz_app import words
 from viz_app.drawing.labels import Label, axes_labels, special_label, writes, written_labels
 from viz_app.drawing.notes import checked, first_output, small_print, strip
 from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import head_name
 from viz_app.drawing.sites import by_kind
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
@@ -213,7 +214,7 @@ def _effect(shown: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     difference = after.weights(shown.head) - before.weights(shown.head)
     header = {
         "title": shown.title, "site": shown.site, "head": shown.head, "kind": after.kind,
-        "file": words.file_name(after, shown.head),
+        "file": head_name(shown.after.trace, after, shown.head),
         "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
         "queryAxis": axes[0], "keyAxis": axes[1],
         "scale": next(s for s in DIFFERENCE_SCALES if float(difference.abs().max()) <= s or s == 1.0),

@@ -20,6 +20,7 @@ from viz_app.components.shuffle import shuffle as draw
 from viz_app.drawing import notes
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
+from viz_app.drawing.provenance import file_name
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -49,11 +50,14 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     if not scope.model.is_recurrent:
         models[draw_shuffle.WITHOUT] = without_positions(scope.model)
 
+    file = file_name(shown.trace, "shuffle-test")
+
     def pictures(shown: CurrentRun) -> Pictures:
         source, tests = shown.trace.streams["source"], _tests(shown, models, how, seed)
-        stages = {"positions-stages": draw_shuffle.by_stage(source, tests)} if len(tests) > 1 else {}
+        titled = dict(zip(_titles(tests), tests.values(), strict=True))
+        stages = {"positions-stages": draw_shuffle.by_stage(source, tests, f"{file}.stages")} if len(tests) > 1 else {}
         return {
-            "positions-shuffle": draw_shuffle.shuffle(source, dict(zip(_titles(tests), tests.values(), strict=True))),
+            "positions-shuffle": draw_shuffle.shuffle(source, titled, file),
             "positions-explained": notes.rows("explained", *_found(shown, *tests.values())),
             "checks": ui.checked(_checks(shown, *tests.values())),
             **stages,
@@ -76,7 +80,7 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         with st.container(horizontal=True, gap="small", key="downloads"):
             tests = partial(_tests, models=models, how=how, seed=seed)
             ui.download(
-                "The changes, CSV", lambda: _csv(session.shown, *tests(session.shown).values()), "shuffle.csv", "text/csv"
+                "The changes, CSV", lambda: _csv(session.shown, *tests(session.shown).values()), f"{file}.csv", "text/csv"
             )
         ui.checks_panel(drawn["checks"], words.trained(scope.training))
     return None if writing else pictures
@@ -160,19 +164,20 @@ def added(shown: CurrentRun) -> None:
     colours = look(st.context.theme.type)
     sums = {"token x": x, f"position p({token})": p, "x + p": x + p, "[x; p]·[I; I]": both.folded}
     products = {"(x + p)·W": both.added, "[x; p]·[W; W]": both.concatenated}
+    file = file_name(shown.trace, "added")
     left, right = st.columns(2, gap="medium")
     for column, rows, key, title, axis in (
         (left, sums, "sum", f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum", "dimension"),
         (right, products, "product", say.through(config), "dimension of the product"),
     ):
         figure = figures.strips({name: values[token] for name, values in rows.items()}, colours, title, axis)
-        column.plotly_chart(figure, theme=None, key=f"positions-{key}", config=ui.camera(f"added-{key}"))
+        column.plotly_chart(figure, theme=None, key=f"positions-{key}", config=ui.camera(f"{file}.{key}"))
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         st.markdown(say.adding(x, p, config.positions))
         with st.container(horizontal=True, gap="small", key="downloads"):
             numbers = {"x": x, "p": p, "W": weight.T, "added": both.added, "concatenated": both.concatenated}
-            ui.download("x, p, W and both products, npz", lambda: files.tensors_npz(numbers), "added.npz")
+            ui.download("x, p, W and both products, npz", lambda: files.tensors_npz(numbers), f"{file}.npz")
     with right:
         checks = claims.adding(both, x + p)
         if config.positions != "none" and model.first_reads_sum:

@@ -13,6 +13,7 @@ from models.analysis.position_measures import FormulaMeasures, Similarity, by_di
 from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelengths
 from viz_app import ui, words
 from viz_app.drawing.look import look
+from viz_app.drawing.provenance import file_name, readable
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Several, Whole
@@ -74,12 +75,12 @@ def maps(shown: CurrentRun) -> None:
     title = f"Position by dimension: {picked.whose}"
     left.plotly_chart(
         draw.heatmap(picked.table, colours, title, ("position", "dimension"), wrap=46), theme=None, key="positions-map",
-        config=ui.camera("positions-map"),
+        config=ui.camera(_name(shown, picked, "map")),
     )
     title, products = "PE·PEᵀ: how alike two places are", picked.table @ picked.table.T
     middle.plotly_chart(
         draw.heatmap(products, colours, title, ("position", "other position"), wrap=46), theme=None,
-        key="positions-products", config=ui.camera("positions-products"),
+        key="positions-products", config=ui.camera(_name(shown, picked, "products")),
     )
     chart = draw.similarity_chart(similarity, colours, "PE·PEᵀ by distance", draw.similarity_domain(similarity), 370)
     right.altair_chart(chart, key="positions-similarity")
@@ -192,18 +193,26 @@ def _sizes(left: DeltaGenerator, right: DeltaGenerator, fixed: int | None = None
 
 def _foot(shown: CurrentRun, picked: Picked) -> None:
     """What the table is, its downloads, and its checks."""
+    name = _name(shown, picked)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         st.markdown(say.explained(picked.formula, _kind(shown)))
         with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download("This table, CSV", lambda: files.table_csv(picked.table), "positions.csv", "text/csv")
+            ui.download("This table, CSV", lambda: files.table_csv(picked.table), f"{name}.csv", "text/csv")
             ui.download(
                 "Table and similarity, npz", lambda: files.table_npz(picked.table, picked.waves, picked.similarity),
-                "positions.npz",
+                f"{name}.npz",
             )
         st.caption(say.PICTURES)
     with right:
         ui.checks_panel(ui.checked(_checks(shown, picked)), words.trained(shown.scope.training))
+
+
+def _name(shown: CurrentRun, picked: Picked, *parts: str) -> str:
+    """A file name: the model's where the table is its own, else the formula's and its size."""
+    if picked.formula == say.OWN:
+        return file_name(shown.trace, "positions", *parts)
+    return ".".join((readable(picked.formula), "x".join(map(str, picked.table.shape)), "positions", *parts))
 
 
 def _checks(shown: CurrentRun, picked: Picked) -> list[Check]:
