@@ -30,11 +30,12 @@ VIEWS = [
     ("decoding", "step=4"), ("decoding", "decoding-how=sampling&decoding-seed=3&heads=mean"),
     ("decoding", "checkpoint=dates-bahdanau"), ("decoding", "force=2:12&step=3"), ("decoding", "decoding-how=beam&node=2:2"),
     ("positions", "positions-order=reversed"), ("positions", "checkpoint=dates-rnn"),
+    ("", "checkpoint=dates-rnn"), ("inside", "checkpoint=dates-rnn"),
     ("task", ""), ("task", "task-position=4&site=decoder.layers.0.self_attn"), ("task", "checkpoint=dates-rnn"),
 ]  # fmt: skip
 NOT_LIVE = [
     ("positions", "positions-section=Curves"), ("positions", "positions-write=true"), ("from-rnn", ""),
-    ("inside", "inside-view=scaling"), ("", "checkpoint=dates-rnn"), ("layer", "checkpoint=dates-rnn"),
+    ("inside", "inside-view=scaling"), ("layer", "checkpoint=dates-rnn"),
 ]  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def pause(app: AppTest) -> int:
 
 
 def test_the_box_waits_for_a_rest_only_where_the_socket_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened("", "")
+    app = opened("layer", "")
     app.run()
     assert pause(app) == 0
     monkeypatch.setattr(live, "_served", live.threading.Event())
@@ -132,7 +133,7 @@ def test_the_box_waits_for_a_rest_only_where_the_socket_answers(monkeypatch: pyt
     app.run()
     assert pause(app) == 1500
     assert json.loads(component(app, "live").json)["open"] is True
-    app.selectbox(key="checkpoint").set_value("dates-rnn").run()      # it has no attention to show
+    app.selectbox(key="checkpoint").set_value("dates-rnn").run()      # it has no such layer to show
     assert pause(app) == 0
 
 

@@ -11,6 +11,7 @@ WORDS = (
 
 # page → where it is, what is ready on it, and what else is in its URL; another page needs but a line here
 PAGES = {
+    "states of an RNN": ("", ".states[data-painted]", {"checkpoint": "eng-fra-rnn"}),
     "decoding": ("decoding", ".stepper[data-painted]", {}),
     "positions": ("positions", ".shuffle[data-painted]", {}),
     "masks": ("masks", ".masks[data-painted]", {}),
@@ -21,11 +22,12 @@ PAGES = {
 
 WATCH = """() => {
   window.shifts = [];
+  const bar = document.querySelector("[data-testid=stSidebar]").getBoundingClientRect();
   new PerformanceObserver((list) => list.getEntries().forEach((entry) => entry.sources.forEach((source) => {
     const { node, previousRect: a, currentRect: b } = source;
     if (a.width && b.width && (a.x !== b.x || a.y !== b.y)) {
       const part = node?.nodeType === 1 ? node : node?.parentElement;
-      if (part?.closest("[data-testid=stSidebar]")) return;
+      if (b.right <= bar.right) return;        // in the sidebar, whose boxes grow with their text
       window.shifts.push([part?.className?.baseVal ?? part?.className ?? part?.tagName ?? "", a.x, a.y, b.x, b.y].join(" "));
     }
   }))).observe({ type: "layout-shift" });

@@ -11,6 +11,23 @@ from viz_app.navigation import VIEWS
 
 DATE = "5 March 2021"
 
+WATCH = """() => {      // what the picture of the states looks like, frame by frame: its heights, and whether it has colours
+  Object.assign(window, { looks: new Map(), paintings: new Set() });
+  const look = () => {
+    const host = [...document.querySelectorAll(".st-key-states *")].find((e) => e.shadowRoot);
+    const root = host?.shadowRoot.querySelector(".states"), canvas = root?.querySelector("canvas");
+    const { left, top, side, tall, painted } = root?.dataset ?? {};
+    const colour = (c) => canvas.getContext("2d")
+      .getImageData((c + 0.5) * side + Number(left), Number(top) + tall / 2, 1, 1).data.join();
+    const colours = new Set(canvas ? [...Array(40).keys()].map(colour) : []);
+    const found = [root?.offsetHeight, canvas?.offsetHeight, colours.size > 5];
+    looks.set(found.join(), found);
+    paintings.add(painted);
+    requestAnimationFrame(look);
+  };
+  look();
+}"""
+
 
 @pytest.mark.parametrize("checkpoint", ["dates-bahdanau", "dates-rnn"])
 def test_no_part_of_any_page_fails(page: Page, checkpoint: str) -> None:   # noqa: F811 (a fixture)
@@ -27,3 +44,21 @@ def test_the_steps_of_a_recurrent_decoder_show_its_alignment(page: Page) -> None
     strip = page.locator('.stepper .panel.serial canvas[data-vector="decoder.states"]')
     first = trace.activations["decoder.states"].value[0, 0, 0]
     assert float(strip.get_attribute("data-first")) == pytest.approx(float(first), rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("path", ["", "inside"])
+def test_the_states_of_a_model_without_attention_stand_while_someone_types(page: Page, path: str) -> None:   # noqa: F811
+    """In no frame of the browser the picture is gone, empty or of another height; each letter is drawn, the last one too."""
+    visit(page, path, ready=".states[data-painted]", checkpoint="eng-fra-rnn", source="I")
+    rested(page)
+    page.evaluate(WATCH)
+    box = page.locator(".st-key-source :is(input, textarea)").first
+    box.click()
+    box.press("End")
+    box.press_sequentially(" saw a cat", delay=60)
+    page.wait_for_selector(".states[data-rows='5']")
+    page.wait_for_timeout(2500)        # the rerun that follows when typing rests
+    rested(page)
+    ((height, canvas, filled),) = page.evaluate("[...looks.values()]")
+    assert (height > canvas > 400, filled) == (True, True)
+    assert page.evaluate("paintings.size") >= 5

@@ -414,26 +414,19 @@ def test_each_frame_is_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize("look", [LIGHT, DARK])
-def test_the_states_as_a_picture(bidirectional: bool, look: Look) -> None:
+def test_the_states_as_a_picture(bidirectional: bool) -> None:
     scope: Scope = letters("recurrent", attention="none", bidirectional=bidirectional)
     trace = scope.run("abc", "ed")
-    figure = states.encoder_states(trace, scope.config, look, "The title")
-    (cells,), layout, d = figure.data, figure.layout, 14 if bidirectional else 7
-    np.testing.assert_array_equal(cells.z, trace.activations["encoder.states"].value[0].numpy())
-    assert cells.x == tuple(range(1, d + 1))
-    assert [colour for _, colour in cells.colorscale] == look.diverging()
-    assert cells.hovertemplate == "%{y}, number %{x}: <b>%{z:.6f}</b><extra></extra>"
-    assert cells.colorbar.title.text == "value"
-    assert (layout.xaxis.title.text, layout.xaxis.range, layout.yaxis.range) == ("number of the state", (0.5, d + 0.5), (3.5, -0.5))
-    frames = [(shape.x0, shape.x1, shape.y0, shape.y1) for shape in layout.shapes if shape.type == "rect"]
-    assert frames == [(0.5, 7.5, 2.5, 3.5), (7.5, 14.5, -0.5, 0.5)][: 1 + bidirectional]
-    assert {shape.line.color for shape in layout.shapes if shape.type == "rect"} == {look.text}
-    assert [(said.text, said.x, said.xanchor) for said in layout.annotations] == (
-        [("forwards →", 0, "left"), ("← backwards", 1, "right")] if bidirectional else []
-    )
-    between = [(shape.x0, shape.x1) for shape in layout.shapes if shape.type == "line"]
-    assert between == ([(7.5, 7.5)] if bidirectional else [])
+    header, arrays = unpack(states.encoder_states(trace, scope.config, "The title"))
+    del header["arrays"]
+    values = trace.activations["encoder.states"].value[0].numpy()
+    np.testing.assert_array_equal(arrays["states"], values)
+    frames = [{"row": 3, "first": 0, "count": 7}, {"row": 0, "first": 7, "count": 7}]
+    assert header == {
+        "title": "The title", "file": f"{trace.model.name}.encoder-states", "axis": "number of the state", "columns": 14 if bidirectional else 7,
+        "rows": [["a", "", False], ["b", "", False], ["c", "", False], END], "limit": float(max(values.max(), -values.min())),
+        "frames": frames[: 1 + bidirectional], "ways": ["forwards →", "← backwards"] if bidirectional else [],
+    }
 
 
 def test_the_states_files_say_what_they_hold() -> None:

@@ -15,7 +15,7 @@ from models.scope import Scope, shipped_folder
 from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.drawing import states
-from viz_app.drawing.look import DARK, LIGHT
+from viz_app.drawing.payload import unpack
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["both ways", "one way"])
@@ -37,24 +37,21 @@ def by_torch(scope: Scope, trace: Trace) -> np.ndarray:
         return scope.model.encoder.recurrence(embedded)[0][0].numpy()
 
 
-@pytest.mark.parametrize("look", [LIGHT, DARK])
-def test_the_picture_is_of_the_states(scope, trace, look):
-    figure = states.encoder_states(trace, scope.config, look, "The states")
-    cells, n, d = figure.data[0], len(trace.streams["source"].ids), scope.config.d_memory
-    np.testing.assert_allclose(cells.z, by_torch(scope, trace), atol=1e-6)
-    assert cells.z.shape == (n, d)
-    assert cells.zmax == -cells.zmin == np.abs(cells.z).max()
-    assert cells.y == ("0 a", "1 b", "2 &lt;", "3 &amp;", "4 [end]")
-    assert figure.layout.title.text == "The states"
+def test_the_picture_is_of_the_states(scope, trace):
+    header, arrays = unpack(states.encoder_states(trace, scope.config, "The states"))
+    np.testing.assert_allclose(arrays["states"], by_torch(scope, trace), atol=1e-6)
+    assert (header["title"], header["columns"]) == ("The states", scope.config.d_memory)
+    assert arrays["states"].shape == (len(trace.streams["source"].ids), scope.config.d_memory)
+    assert header["limit"] == pytest.approx(np.abs(by_torch(scope, trace)).max(), abs=1e-6)
+    assert [text for text, *_ in header["rows"]] == ["a", "b", "<", "&", "[end]"]
 
 
 def test_the_frames_are_round_what_the_decoder_is_given(scope, trace):
-    figure = states.encoder_states(trace, scope.config, LIGHT, "The states")
-    cells, given = figure.data[0].z, scope.model.encoder.last_state(torch.tensor(figure.data[0].z)[None])[0]
-    frames = [shape for shape in figure.layout.shapes if shape.type == "rect"]
-    framed = [cells[int(f.y0 + 0.5), int(f.x0 - 0.5) : int(f.x1 - 0.5)] for f in frames]
+    header, arrays = unpack(states.encoder_states(trace, scope.config, "The states"))
+    cells, given = arrays["states"], scope.model.encoder.last_state(torch.tensor(arrays["states"])[None])[0]
+    framed = [cells[one["row"], one["first"] : one["first"] + one["count"]] for one in header["frames"]]
     np.testing.assert_array_equal(np.concatenate(framed), given.numpy())
-    assert len(figure.layout.annotations) == (2 if scope.config.bidirectional else 0)
+    assert header["ways"] == (["forwards →", "← backwards"] if scope.config.bidirectional else [])
 
 
 def test_the_files_hold_the_states(scope, trace):

@@ -4,49 +4,30 @@ import csv
 import io
 
 import numpy as np
-import plotly.graph_objects as go
 
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing.labels import labels
-from viz_app.drawing.look import Look
-from viz_app.views.positions.charts import bar, framed, plain, scale_of
+from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import file_name
 from viz_app.views.positions.shuffle import numbered
 
 
-def encoder_states(trace: Trace, config: Seq2SeqConfig, look: Look, title: str) -> go.Figure:
-    """h_1 … h_n as signed colours centred on 0. Where the encoder reads in both directions, forward stands left."""
+def encoder_states(trace: Trace, config: Seq2SeqConfig, title: str) -> bytes:
+    """The payload of the component `states`: h_1 … h_n, signed, on a scale of ±limit, their largest size. Where the encoder reads
+    in both directions, forward stands left."""
     values = trace.activations["encoder.states"].value[0].numpy()
-    names = numbered([label.text for label in labels(trace.streams["source"])])
     n, d = values.shape
-    limit = float(np.abs(values).max()) or 1.0
-    cells = {
-        "type": "heatmap", "z": values, "x": list(range(1, d + 1)), "y": [plain(name) for name in names], "zmin": -limit,
-        "zmax": limit, "colorscale": scale_of(look.diverging()), "colorbar": bar(look, "value"),
-        "hovertemplate": "%{y}, number %{x}: <b>%{z:.6f}</b><extra></extra>",
-    }  # fmt: skip
-    halves = ((0, n - 1), (config.d_hidden, 0)) if config.bidirectional else ((0, n - 1),)
-    shapes: list[dict] = [
-        {
-            "type": "rect", "x0": left + 0.5, "x1": left + config.d_hidden + 0.5, "y0": row - 0.5, "y1": row + 0.5,
-            "line": {"color": look.text, "width": 2.5}, "layer": "above",
-        }
-        for left, row in halves
-    ]  # fmt: skip
-    said = []
-    if config.bidirectional:
-        between = {"x0": config.d_hidden + 0.5, "x1": config.d_hidden + 0.5, "y0": 0, "y1": 1, "yref": "paper"}
-        shapes.append({"type": "line", **between, "line": {"color": look.quiet, "width": 1, "dash": "dot"}})
-        above = {"y": 1, "xref": "paper", "yref": "paper", "yanchor": "bottom", "showarrow": False}
-        font = {"size": 11, "color": look.quiet}
-        ways = (("forwards →", 0, "left"), ("← backwards", 1, "right"))
-        said = [{"text": way, "x": at, "xanchor": side, "font": font, **above} for way, at, side in ways]
-    return framed(
-        [cells], look, title, 150 + 26 * max(4, min(n, 20)), 46, margin={"l": 95, "t": 76}, shapes=shapes, annotations=said,
-        x={"title": {"text": "number of the state"}, "tickformat": "d", "range": [0.5, d + 0.5]},
-        y={"type": "category", "range": [n - 0.5, -0.5], "autorange": False, "tickfont": {"size": 13 if n <= 20 else 9}},
-    )  # fmt: skip
+    ends = [(n - 1, 0), (0, config.d_hidden)] if config.bidirectional else [(n - 1, 0)]
+    header = {
+        "title": title, "file": file_name(trace, "encoder-states"), "axis": "number of the state", "columns": d,
+        "rows": [label.as_json() for label in labels(trace.streams["source"])],
+        "limit": float(np.abs(values).max()),
+        "frames": [{"row": row, "first": first, "count": config.d_hidden} for row, first in ends],
+        "ways": ["forwards →", "← backwards"] if config.bidirectional else [],
+    }
+    return pack(header, states=values)
 
 
 def says(config: Seq2SeqConfig, terms: words.Terms) -> str:

@@ -1,27 +1,41 @@
 """What the pages about attention show of a model that has none: the states its encoder passes through."""
 
+from collections.abc import Callable
+from functools import partial
+
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from models.analysis.fixed_vector import check_fixed_vector
+from models.trace import Trace
 from viz_app import ui, words
+from viz_app.components.plain import plain
+from viz_app.components.states import states as show_states
 from viz_app.drawing import states
-from viz_app.drawing.look import look
 from viz_app.drawing.provenance import file_name
+from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.views.attention.payloads import at_step, without_attention
 
 
-def no_attention(shown: CurrentRun) -> None:
-    """The encoder's states instead of attention, why there is none, and the check that only h_m passes."""
-    trace, config, terms = shown.trace, shown.scope.config, shown.terms
-    title = f"The encoder's states; framed: h(m), all that the decoder is given of {terms.source}"
-    name = file_name(trace, "encoder-states")
-    figure = states.encoder_states(trace, config, look(st.context.theme.type), title)
-    st.plotly_chart(figure, theme=None, key="encoder-states", config=ui.camera(name))
+def no_attention(shown: CurrentRun, written: DeltaGenerator, step: int | None = None) -> Callable[[CurrentRun], Pictures]:
+    """The encoder's states instead of attention, why there is none, and the check that only h_m passes; in `written`, what was
+    read and written. `step` is one of the training, None for the last. Returns how its pictures are made of another run."""
+    drawn, session = without_attention(shown, step), live.session()
+    with written:
+        plain(drawn["written"], key="written")
+    name = file_name(at_step(shown, step).trace, "encoder-states")
+    show_states(drawn["states"])
     explained, checked = st.columns([1.4, 1], gap="medium")
+
+    def now() -> Trace:
+        return at_step(session.shown, step).trace
+
     with explained, st.container(key="explanation"):
-        st.markdown(states.says(config, terms))
+        st.markdown(states.says(shown.scope.config, shown.terms))
         with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download("The states, CSV", lambda: states.states_csv(trace), f"{name}.csv", "text/csv")
-            ui.download("All states, npz", lambda: states.states_npz(trace), f"{name}.npz")
+            ui.download("The states, CSV", lambda: states.states_csv(now()), f"{name}.csv", "text/csv")
+            ui.download("All states, npz", lambda: states.states_npz(now()), f"{name}.npz")
     with checked:
-        ui.checks_panel(ui.checked(check_fixed_vector(shown.scope.model, trace)), words.trained(shown.scope.training))
+        ui.checks_panel(drawn["checks"], words.trained(at_step(shown, step).scope.training))
+    return partial(without_attention, step=step)

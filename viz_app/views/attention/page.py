@@ -20,7 +20,7 @@ from viz_app.views.inside import similarity
 from viz_app.views.inside.controls import choose_similarity, note_similarity, other_similarity
 
 
-def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
+def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures]:
     """Draw the page; returns how its pictures are made of another run."""
     terms = shown.terms
     heads = "Each small square is one head. The stronger the colour, the more one token reads another."
@@ -29,10 +29,7 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     strip = st.container()
     step = growth.choose(shown)
     if not shown.trace.attention:
-        with strip:
-            ui.written(shown.trace, terms, shown.stale)
-        no_attention(at_step(shown, step))
-        return None
+        return no_attention(shown, strip, step)
     name = other_similarity(shown)                  # chosen on the page Inside a head
     if name:
         with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):

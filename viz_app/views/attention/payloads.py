@@ -5,12 +5,14 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from models.analysis.checks import check_site
+from models.analysis.fixed_vector import check_fixed_vector
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing.head import LARGEST_WHOLE, head
 from viz_app.drawing.notes import answered, checked, small_print, strip
 from viz_app.drawing.overview import all_codes, overview
 from viz_app.drawing.scale import Scale
+from viz_app.drawing.states import encoder_states
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -38,16 +40,31 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     own, run_shown = at_step(run, choices.step), compared(run, choices.step, choices.similarity)
     trace, focus = run_shown.trace, choices.focus.within(run_shown.trace)
     site = trace.attention[focus.site]
-    learned = {"note growth": small_print(learned_line(choices.step, own))} if choices.step is not None else {}
-    label, output = answered(trace)
-    whose = "" if choices.step is None else f"{words.after_steps(choices.step)}: "
     return {
-        "written": strip(trace, run.terms, run.stale, (f"{whose}{label}", output)),
-        **learned, **similarity.note(own, run_shown, focus.site, focus.head, choices.similarity),
+        **_of_step(run, own, trace, choices.step), **similarity.note(own, run_shown, focus.site, focus.head, choices.similarity),
         "overview": overview(trace, run.terms, focus.site, focus.head, _once(trace, "overview", lambda: all_codes(trace))),
         "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
         "checks": checked(_once(trace, ("checks", site.name), lambda: check_site(site))),
     }
+
+
+def without_attention(run: CurrentRun, step: int | None) -> Pictures:
+    """The same of a run of a model that has no attention: the states of its encoder instead."""
+    own = at_step(run, step)
+    title = f"The encoder's states; framed: h(m), all that the decoder is given of {run.terms.source}"
+    return {
+        **_of_step(run, own, own.trace, step),
+        "states": encoder_states(own.trace, own.scope.config, title),
+        "checks": checked(check_fixed_vector(own.scope.model, own.trace)),
+    }
+
+
+def _of_step(run: CurrentRun, own: CurrentRun, trace: Trace, step: int | None) -> Pictures:
+    """What was read and written, and, under the weights of a step of the training, whose that is and how good they are."""
+    label, output = answered(trace)
+    whose = "" if step is None else f"{words.after_steps(step)}: "
+    learned = {} if step is None else {"note growth": small_print(learned_line(step, own))}
+    return {"written": strip(trace, run.terms, run.stale, (f"{whose}{label}", output)), **learned}
 
 
 def _once(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:

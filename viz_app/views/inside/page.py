@@ -39,10 +39,9 @@ def inside(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         "Inside a head: how does this one weight come about?",
         "From two tokens' vectors to the number, with this model's own values.",
     )
-    ui.written(run.trace, run.terms, run.stale)
     if not run.trace.attention:
-        no_attention(run)
-        return None
+        return no_attention(run, st.container())
+    ui.written(run.trace, run.terms, run.stale)
     choices, tokens = choose(run)
     _lay_out(payloads(run, choices), run, choices, tokens)
     return None if choices.view == DRAWN_BY_STREAMLIT else partial(payloads, choices=choices)

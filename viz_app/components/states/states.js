@@ -1,0 +1,125 @@
+// States as a matrix of signed numbers: down its side the tokens, along its foot the numbers of a state. The picture has one
+// height whatever the text, so that nothing moves while someone types.
+const ROOM = { left: 108, right: 10, top: 24, bottom: 62 }, HEIGHT = 420, TALLEST = 40, BAR = 120, TICK = 56;     // px
+
+class States extends Fitted {
+  constructor(root) {
+    super(root);
+    this.canvas = root.querySelector(".cells");
+    this.tip = root.querySelector(".tip");
+    this.canvas.onpointermove = (event) => this.hover(event);
+    this.canvas.onpointerleave = () => (this.tip.hidden = true);
+    root.querySelector(".save").onclick = () => saveCanvas(this.canvas, this.picture.title, this.picture.file, this.theme);
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme });
+    this.root.querySelector(".title").textContent = picture.title;
+    this.canvas.setAttribute("aria-label", picture.title);
+    this.tip.hidden = true;
+    this.fit();
+    Object.assign(this.root.dataset, { rows: picture.rows.length, painted: (Number(this.root.dataset.painted) || 0) + 1 });
+  }
+
+  draw(width) {
+    const { picture, theme } = this, n = picture.rows.length, d = picture.columns;
+    const [context, ratio] = sized(this.canvas, width, HEIGHT), wide = width - ROOM.left - ROOM.right;
+    this.side = wide / d;
+    this.tall = Math.min(TALLEST, (HEIGHT - ROOM.top - ROOM.bottom) / n);
+    context.fillStyle = theme.background;
+    context.fillRect(0, 0, this.canvas.width, this.canvas.height);
+    this.cells(context, Math.round(ROOM.left * ratio), Math.round(ROOM.top * ratio), Math.round(wide * ratio), Math.round(n * this.tall * ratio));
+    context.scale(ratio, ratio);
+    nameTokens(context, picture.rows, [], { left: ROOM.left, top: ROOM.top, wide: this.side, tall: this.tall, theme });
+    this.frames(context, n * this.tall);
+    this.foot(context, ROOM.top + n * this.tall, wide);
+    Object.assign(this.root.dataset, { left: ROOM.left, top: ROOM.top, side: this.side, tall: this.tall });
+  }
+
+  // Where a pixel covers several numbers it shows the one of the largest size.
+  cells(context, left, top, width, height) {
+    const { picture: { rows, columns, limit, arrays }, theme } = this, { packed } = signedRamp(theme);
+    const image = context.createImageData(width, height), out = new Uint32Array(image.data.buffer);
+    const [tops, lefts] = [spans(rows.length, height), spans(columns, width)];
+    for (let y = 0; y < height; y++) {
+      if (y && tops[2 * y] === tops[2 * y - 2] && tops[2 * y + 1] === tops[2 * y - 1]) {
+        out.copyWithin(y * width, (y - 1) * width, y * width);
+        continue;
+      }
+      for (let x = 0; x < width; x++) {
+        const found = [];
+        for (let r = tops[2 * y]; r < tops[2 * y + 1]; r++) found.push(strongest(arrays.states, r * columns + lefts[2 * x], r * columns + lefts[2 * x + 1]));
+        out[y * width + x] = packed[signedCode(strongest(found, 0, found.length), limit)];
+      }
+    }
+    context.putImageData(image, left, top);
+  }
+
+  frames(context, high) {
+    const { picture: { frames, ways, columns, rows }, theme, side, tall } = this, middle = ROOM.left + (columns * side) / 2;
+    context.strokeStyle = theme.line;
+    context.strokeRect(ROOM.left, ROOM.top, columns * side, rows.length * tall);
+    Object.assign(context, { font: `11.5px ${theme.font}`, fillStyle: theme.quiet, textBaseline: "middle" });
+    ways.forEach((way, i) => {
+      context.textAlign = i ? "right" : "left";
+      context.fillText(way, i ? ROOM.left + columns * side : ROOM.left, ROOM.top - 11);
+    });
+    if (ways.length) {
+      context.strokeStyle = theme.quiet;
+      context.setLineDash([2, 3]);
+      context.beginPath();
+      context.moveTo(middle, ROOM.top);
+      context.lineTo(middle, ROOM.top + high);
+      context.stroke();
+      context.setLineDash([]);
+    }
+    Object.assign(context, { strokeStyle: theme.text, lineWidth: 2.5 });
+    for (const { row, first, count } of frames) context.strokeRect(ROOM.left + first * side, ROOM.top + row * tall, count * side, tall);
+    context.lineWidth = 1;
+  }
+
+  // The numbers of the columns, counted from 1, and under them the scale of the colours.
+  foot(context, y, wide) {
+    const { picture: { columns, limit, axis }, theme, side } = this, step = stepOf(Math.ceil((columns * TICK) / wide));
+    Object.assign(context, { font: `11px ${theme.font}`, fillStyle: theme.quiet, textBaseline: "middle", textAlign: "center" });
+    for (let i = step; i <= columns; i += step) context.fillText(String(i), ROOM.left + (i - 0.5) * side, y + 10);
+    context.textAlign = "left";
+    context.fillText(axis, ROOM.left, y + 27);
+    const { css: colours } = signedRamp(theme), x = ROOM.left + wide - BAR - 44;
+    for (let i = 0; i < BAR; i++) {
+      context.fillStyle = colours[signedCode((2 * i) / (BAR - 1) - 1, 1)];
+      context.fillRect(x + i, y + 40, 1.2, 9);
+    }
+    context.strokeStyle = theme.line;
+    context.strokeRect(x, y + 40, BAR, 9);
+    context.fillStyle = theme.text;
+    context.fillText(brief(limit), x + BAR + 4, y + 45);
+    context.textAlign = "right";
+    context.fillText(brief(-limit), x - 4, y + 45);
+  }
+
+  hover(event) {
+    const { picture: { rows, columns, arrays } } = this, box = this.canvas.getBoundingClientRect();
+    const r = Math.floor((event.clientY - box.top - ROOM.top) / this.tall), c = Math.floor((event.clientX - box.left - ROOM.left) / this.side);
+    this.tip.hidden = r < 0 || r >= rows.length || c < 0 || c >= columns;
+    if (this.tip.hidden) return;
+    const [text, note] = rows[r], whole = this.root.getBoundingClientRect();
+    this.tip.querySelector(".where").textContent = `token ${r + 1}, ${text}${note ? ` (${note})` : ""}: number ${c + 1} of ${columns}`;
+    this.tip.querySelector(".number").textContent = plain(arrays.states[r * columns + c]);
+    this.tip.style.left = `${Math.max(0, Math.min(event.clientX - whole.left + 16, this.width - this.tip.offsetWidth))}px`;
+    this.tip.style.top = `${event.clientY - whole.top + 18}px`;
+  }
+}
+
+// The least of 1, 2, 5, 10, 20, … that is no smaller.
+function stepOf(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].find((n) => n * power >= least) * power;
+}
+
+function mount({ data, parentElement }) {
+  const root = parentElement.querySelector(".states");
+  const view = (root.view ??= new States(root));
+  view.show(unpack(data), themeOf(root));
+  return () => view.watcher.disconnect();
+}
