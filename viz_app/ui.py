@@ -12,6 +12,7 @@ from viz_app.components.plain import plain
 from viz_app.drawing import export, provenance
 from viz_app.drawing.notes import checked, small_print, strip
 from viz_app.drawing.scale import Scale
+from viz_app.drawing.stamp import Facts, facts, stamped
 
 __all__ = ["camera", "checked", "checks_panel", "download", "downloads", "headline", "note", "nothing", "small_print", "strip",
            "written"]
@@ -52,15 +53,28 @@ def downloads(now: Callable[[], Trace], site: AttentionSite, head: int, terms: w
     def of_head(make: Callable[..., str], *rest: str | Scale) -> Callable[[], str]:
         return lambda: make(trace := now(), trace.attention[site.name], head, *rest)
 
+    def drawn() -> Facts:
+        return facts(trace := now(), scale=export.legend(trace, trace.attention[site.name], scale))
+
+    def about() -> Facts:
+        return facts(now())
+
     with st.container(horizontal=True, gap="small", key="downloads"):
-        download("This head, CSV", of_head(export.head_csv), f"{name}.csv", "text/csv")
-        download("This head, SVG", of_head(export.head_svg, title, scale), f"{name}.svg", "image/svg+xml")
-        download("All heads, npz", lambda: export.heads_npz(now()), f"{provenance.file_name(now(), 'all-heads')}.npz")
+        download("This head, CSV", of_head(export.head_csv), f"{name}.csv", "text/csv", about)
+        download("This head, SVG", of_head(export.head_svg, title, scale), f"{name}.svg", "image/svg+xml", drawn)
+        whole = f"{provenance.file_name(now(), 'all-heads')}.npz"
+        download("All heads, npz", lambda: export.heads_npz(now()), whole, about=about)
 
 
-def download(label: str, make: Callable[[], str | bytes], name: str, mime: str = "application/octet-stream") -> None:
-    """A download whose file is made when it is asked for."""
-    st.download_button(label, make, name, mime, key=f"download {label}", on_click="ignore", icon=":material/download:")
+def download(
+    label: str, make: Callable[[], str | bytes], name: str, mime: str = "application/octet-stream",
+    about: Callable[[], Facts] = dict,
+) -> None:
+    """A download whose file is made when it is asked for, and says what it is `about`."""
+    st.download_button(
+        label, lambda: stamped(make(), name, about()), name, mime, key=f"download {label}", on_click="ignore",
+        icon=":material/download:",
+    )
 
 
 def camera(name: str) -> dict:

@@ -142,7 +142,9 @@ def test_a_picture_and_a_table_can_be_taken_away(page, checkpoint):
     cells(page, "positions-map", formula_table("paper", 20, 8).numpy())
     with page.expect_download() as table:
         page.get_by_text("This table, CSV").click()
-    assert len(table.value.path().read_text().splitlines()) == 21
+    about, *lines = table.value.path().read_text().splitlines()
+    assert "# table: " in about
+    assert len(lines) == 21
     page.locator(".st-key-positions-map .js-plotly-plot").hover()
     with page.expect_download() as picture:
         page.locator(".st-key-positions-map [data-title^=Download]").click()

@@ -423,7 +423,8 @@ def test_the_states_as_a_picture(bidirectional: bool) -> None:
     np.testing.assert_array_equal(arrays["states"], values)
     frames = [{"row": 3, "first": 0, "count": 7}, {"row": 0, "first": 7, "count": 7}]
     assert header == {
-        "title": "The title", "file": f"{trace.model.name}.encoder-states", "axis": "number of the state", "columns": 14 if bidirectional else 7,
+        "title": "The title", "file": f"{trace.model.name}.encoder-states", "axis": "number of the state",
+        "columns": 14 if bidirectional else 7,
         "rows": [["a", "", False], ["b", "", False], ["c", "", False], END], "limit": float(max(values.max(), -values.min())),
         "frames": frames[: 1 + bidirectional], "ways": ["forwards →", "← backwards"] if bidirectional else [],
     }

@@ -155,12 +155,17 @@ def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(trace:
     now[0] = scope.run("cb", "d")
     weights = now[0].attention[site.name].weights(2).numpy()
     rows = list(csv.reader(io.StringIO(made["This head, CSV"][0]())))
+    assert ["# model: letters"] in rows
+    assert ["# source: cb"] in rows
+    rows = [row for row in rows if not row[0].startswith("# ")]
     assert rows[0][1:] == ["0 c", "1 b", "2 [end]"]
     np.testing.assert_array_equal(np.float32([row[1:] for row in rows[1:]]), weights)
     assert "Decoder layer 2, head 3: what each French token reads from the English sentence" in made["This head, SVG"][0]()
     assert "by its square root" in made["This head, SVG"][0]()
     assert "<title>" + str(weights[1, 0]) + "</title>" in made["This head, SVG"][0]()
+    assert "scale: 1  attention weight, by its square root".replace("  ", " ") in made["This head, SVG"][0]()
     with np.load(io.BytesIO(made["All heads, npz"][0]())) as held:
+        assert "source: cb" in held["about"].tolist()
         np.testing.assert_array_equal(held[site.name][2], weights)
 
 

@@ -1,12 +1,18 @@
 """Files to take away: no two models, steps or similarities share a name, and a file says whose numbers it holds."""
 
+import csv
+import io
 from dataclasses import replace
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from drawn import letters
 
 from models.trace import Trace
-from viz_app.drawing import provenance
+from models.trace.edits import Edit, Edits, MaskChange
+from viz_app.drawing import export, provenance
+from viz_app.drawing.stamp import caption, facts, stamped
 
 CROSS = "decoder.layers.1.cross_attn"
 
@@ -55,3 +61,74 @@ def test_an_alignment_has_no_layer_and_no_similarity_to_choose() -> None:
 ])  # fmt: skip
 def test_signs_stay_readable_and_a_name_is_no_path(text: str, name: str) -> None:
     assert provenance.readable(text) == name
+
+
+# what is inside
+
+
+def test_the_facts_of_a_run_are_what_was_asked_and_what_came(trace: Trace) -> None:
+    own = letters().run("abcde")
+    found = facts(replace(of(own, "eng-fra", step=4000), output="=x\ny"), scale="1  attention weight")
+    assert found.pop("counting").startswith("layers and heads from 1; tokens and the axes of arrays from 0")
+    assert found == {
+        "model": "eng-fra", "fingerprint": own.model.fingerprint[:12], "training step": "4000", "similarity": "scaled dot",
+        "source": "abcde", "the model writes": "=x y", "scale": "1 attention weight",
+    }  # fmt: skip
+    assert len(found["fingerprint"]) == 12
+    assert facts(of(own, "m", step=0))["training step"] == "0"
+    assert "training step" not in facts(of(own, "m"))
+    assert facts(trace)["target"] == "edc"
+
+
+def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:
+    change = MaskChange(lifted=("padding",), ready="window", k=3, forbidden=((2, 1), (0, 4)), opened=((1, 3),))
+    edits = Edits((Edit("decoder_self", change, (1,), (0, 2)), Edit("cross", MaskChange(forbidden=((5, 6),)))))
+    assert facts(replace(trace, edits=edits))["masks changed"] == (
+        "decoder self: padding lifted, window of 3, forbidden (query, key) (2, 1) (0, 4), opened (query, key) (1, 3), "
+        "in layers 2, in heads 1, 3; cross: forbidden (query, key) (5, 6)"
+    )
+
+
+def test_a_csv_begins_with_the_facts_and_no_cell_becomes_a_formula(trace: Trace) -> None:
+    table = export.head_csv(trace, trace.attention[CROSS], 1)
+    made = stamped(table, "a.head2.csv", {"model": "m", "source": 'a,=1+1,"b"'})
+    assert made.endswith(table)
+    rows = list(csv.reader(io.StringIO(made)))
+    assert rows[:2] == [["# model: m"], ['# source: a,=1+1,"b"']]
+    assert rows[2][0] == "query \\ key"
+
+
+def test_an_npz_keeps_its_arrays_and_has_one_more(trace: Trace) -> None:
+    with np.load(io.BytesIO(stamped(export.heads_npz(trace), "x.npz", facts(trace))), allow_pickle=False) as held:
+        masks = {f"{name}.allowed" for name in trace.attention}
+        assert set(held) == {"about", "source_tokens", "target_tokens", *trace.attention, *masks}
+        np.testing.assert_array_equal(held[CROSS], trace.attention[CROSS].weights().numpy())
+        assert held["about"].tolist() == [f"{name}: {said}" for name, said in facts(trace).items()]
+
+
+def test_a_drawing_stands_above_its_caption_with_every_fact_inside(trace: Trace) -> None:
+    svg, name = export.head_svg(trace, trace.attention[CROSS], 1, "What it is"), "{http://www.w3.org/2000/svg}"
+    about = facts(trace) | {"source": "<b> & " + "long " * 300}
+    plain, root = ElementTree.fromstring(svg), ElementTree.fromstring(stamped(svg, "x.svg", about))
+    assert root.find(f"{name}metadata").text == "\n".join(f"{key}: {said}" for key, said in about.items())
+    assert ElementTree.tostring(root.find(f"{name}svg")) == ElementTree.tostring(plain)
+    wide, tall, lines = float(plain.get("width")), float(plain.get("height")), root.findall(f"{name}text")
+    assert " ".join(line.text for line in lines) == " ".join(caption(about).split())
+    assert len(lines) > 2
+    assert (root.get("width"), root.get("viewBox")) == (f"{wide:g}", f"0 0 {wide:g} {root.get('height')}")
+    assert all(tall < float(line.get("y")) < float(root.get("height")) for line in lines)
+    assert all(len(line.text) * 6.2 <= wide - 20 for line in lines)
+    assert len({line.get("y") for line in lines}) == len(lines)
+
+
+def test_a_caption_leaves_out_the_middle_of_what_is_very_long() -> None:
+    assert caption({"model": "m", "source": "a", "counting": "from 1"}) == "model: m; source: a"
+    long = caption({"model": "m", "source": "a" * 900, "scale": "row"})
+    assert len(long) == 603
+    assert long.startswith("model: m; source: aaa")
+    assert long.endswith("aaa; scale: row")
+
+
+def test_another_kind_of_file_and_one_of_nothing_known_stay_as_they_are() -> None:
+    assert stamped(b"GIF", "x.gif", {"model": "m"}) == b"GIF"
+    assert stamped("a,b", "x.csv", {}) == "a,b"

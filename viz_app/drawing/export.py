@@ -2,6 +2,8 @@
 
 import csv
 import io
+import math
+import unicodedata
 from collections.abc import Sequence
 from html import escape
 
@@ -15,6 +17,7 @@ from viz_app.drawing.sites import blocked_bits
 
 CELL, LEFT, TOP, RIGHT, BOTTOM = 26, 150, 150, 60, 50
 LONGEST = 22        # characters of a row's name
+LETTER = 0.62       # the width of a letter by its size, with room to spare
 LEFT_OUT = "#d3d9e6"
 
 
@@ -47,7 +50,9 @@ def head_svg(trace: Trace, site: AttentionSite, head: int, title: str, scale: Sc
     weights, blocked = site.weights(head).numpy(), blocked_bits(site, head).numpy()
     scale, hidden = scale or Scale(), sinks(trace.axes(site)[1])
     strengths, (rows, cols) = scale.strengths(weights, hidden), weights.shape
-    width, height = LEFT + cols * CELL + RIGHT, TOP + rows * CELL + BOTTOM
+    unit = f"{legend(trace, site, scale)}; rows read (query), columns are read (key); hatched = masked"
+    wide = max(LEFT + cols * CELL + RIGHT, 20 + width_of(title, bold=True), LEFT + 136 + width_of(unit))
+    width, height = math.ceil(wide), TOP + rows * CELL + BOTTOM
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="sans-serif" font-size="12" fill="{TEXT}">',
@@ -70,8 +75,20 @@ def head_svg(trace: Trace, site: AttentionSite, head: int, title: str, scale: Sc
         f'<g transform="translate({LEFT + (k + 0.6) * CELL} {TOP - 8}) rotate(-45)">{_text(0, 0, label.text, "start")}</g>'
         for k, label in enumerate(key)
     ]
-    parts += [_scale(LEFT, TOP + rows * CELL + 18, scale.key([key[i].text for i in hidden])), "</svg>"]
+    parts += [_scale(LEFT, TOP + rows * CELL + 18, unit), "</svg>"]
     return "".join(parts)
+
+
+def width_of(text: str, size: float = 12, bold: bool = False) -> float:
+    """Room for a line of sans-serif letters of this size, in pixels; no font is wider, so that nothing is cut off."""
+    full = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return size * ((0.68 if bold else LETTER) * (len(text) - full) + full)
+
+
+def legend(trace: Trace, site: AttentionSite, scale: Scale) -> str:
+    """What the strongest colour stands for, and which keys are left out."""
+    key = axes_labels(trace, site)[1]
+    return scale.key([key[i].text for i in sinks(trace.axes(site)[1])])
 
 
 def _numbered(axis: Sequence[Label]) -> list[str]:
@@ -89,5 +106,5 @@ def _scale(x: float, y: float, unit: str) -> str:
         f'<linearGradient id="scale">{stops}</linearGradient>'
         f'<rect x="{x}" y="{y}" width="120" height="10" fill="url(#scale)" stroke="{ACCENT}" stroke-width="0.5"/>'
         + _text(x - 4, y + 10, "0", "end")
-        + _text(x + 126, y + 10, f"{unit}; rows read (query), columns are read (key); hatched = masked", "start")
+        + _text(x + 126, y + 10, unit, "start")
     )

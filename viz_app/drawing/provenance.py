@@ -1,4 +1,5 @@
-"""What a file to take away is called. Layers, heads and tokens are counted from 1, as on the screen."""
+"""What a file to take away is called, and what tells inside it whose numbers it holds. Layers and heads are counted from 1, as on
+the screen."""
 
 import re
 import unicodedata

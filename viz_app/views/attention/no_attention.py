@@ -12,6 +12,7 @@ from viz_app.components.plain import plain
 from viz_app.components.states import states as show_states
 from viz_app.drawing import states
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -34,8 +35,10 @@ def no_attention(shown: CurrentRun, written: DeltaGenerator, step: int | None = 
     with explained, st.container(key="explanation"):
         st.markdown(states.says(shown.scope.config, shown.terms))
         with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download("The states, CSV", lambda: states.states_csv(now()), f"{name}.csv", "text/csv")
-            ui.download("All states, npz", lambda: states.states_npz(now()), f"{name}.npz")
+            ui.download(
+                "The states, CSV", lambda: states.states_csv(now()), f"{name}.csv", "text/csv", lambda: facts(now())
+            )
+            ui.download("All states, npz", lambda: states.states_npz(now()), f"{name}.npz", about=lambda: facts(now()))
     with checked:
         ui.checks_panel(drawn["checks"], words.trained(at_step(shown, step).scope.training))
     return partial(without_attention, step=step)

@@ -10,6 +10,7 @@ from viz_app.components.beam_tree import beam_tree
 from viz_app.components.plain import plain
 from viz_app.components.stepper import stepper
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -72,6 +73,9 @@ def _downloads(run: CurrentRun, choices: Choices) -> None:
     def now() -> Story:
         return story(session.shown, choices)[1]
 
+    def about() -> Facts:
+        return facts(now().trace, decoding=HOW[now().method.how])
+
     def drawing() -> str:
         both = now()
         position = min(choices.of(given_ids(session.shown)).place.step, both.n_steps - 1)
@@ -81,6 +85,6 @@ def _downloads(run: CurrentRun, choices: Choices) -> None:
 
     name = file_name(run.trace, "decoding")
     with st.container(horizontal=True, gap="small", key="downloads"):
-        ui.download("Both runs, CSV", lambda: files.table(now(), scope), f"{name}.csv", "text/csv")
-        ui.download("This step, SVG", drawing, f"{name}.token{step + 1}.svg", "image/svg+xml")
-        ui.download("All steps, npz", lambda: files.arrays(now(), scope), f"{name}.npz")
+        ui.download("Both runs, CSV", lambda: files.table(now(), scope), f"{name}.csv", "text/csv", about)
+        ui.download("This step, SVG", drawing, f"{name}.token{step + 1}.svg", "image/svg+xml", about)
+        ui.download("All steps, npz", lambda: files.arrays(now(), scope), f"{name}.npz", about=about)

@@ -9,6 +9,7 @@ from viz_app import ui, words
 from viz_app.components.maps import maps
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import cache, reference_models
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
@@ -66,9 +67,16 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
         st.markdown(say.JENSEN_SHANNON)
         source = [label.text for label in labels(first.streams["source"])]
         with st.container(horizontal=True, gap="small", key="downloads"):
-            download("Both alignments, CSV", lambda: files.alignments_csv(two, source, steps, apart), f"{name}.csv", "text/csv")
+            about = partial(_both, first, second)
+            make = partial(files.alignments_csv, two, source, steps, apart)
+            download("Both alignments, CSV", make, f"{name}.csv", "text/csv", about)
     with right:
         ui.checks_panel(ui.checked(heads.checks(traces, two, apart)), "")
+
+
+def _both(first: Trace, second: Trace) -> Facts:
+    """What is to be known of both runs."""
+    return {f"{name} ({place})": said for place, run in (("first", first), ("second", second)) for name, said in facts(run).items()}
 
 
 def _chosen(sites: list[AttentionSite], nearest: tuple[int, int]) -> tuple[AttentionSite, int]:

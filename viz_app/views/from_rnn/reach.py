@@ -1,5 +1,7 @@
 """What can reach what: the Jacobian norms of four layers over the sidebar's sentence."""
 
+from functools import partial
+
 import streamlit as st
 
 from viz_app import ui, words
@@ -7,6 +9,7 @@ from viz_app.components.maps import maps
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
 from viz_app.session.url_state import bound, get
@@ -29,6 +32,7 @@ def reach(shown: CurrentRun) -> None:
     if there is None:
         return
     name = file_name(shown.trace, "what-reaches-what")
+    about = partial(facts, shown.trace)
     maps(draw.influence(there.named, there.source, scale, name), key="from-rnn-maps")
     left, right = st.columns([1.15, 1], gap="medium")
     with left:
@@ -41,6 +45,6 @@ def reach(shown: CurrentRun) -> None:
         st.markdown(say.HOW)
         tokens = [label.text for label in labels(there.source)]
         with st.container(horizontal=True, gap="small", key="downloads"):
-            download("The norms, CSV", lambda: files.influence_csv(there.named, tokens), f"{name}.csv", "text/csv")
-            download("The norms, npz", lambda: files.influence_npz(there.named, tokens), f"{name}.npz")
-            download("By distance, CSV", lambda: files.distance_csv(there.named), f"{name}.by-distance.csv", "text/csv")
+            download("The norms, CSV", lambda: files.influence_csv(there.named, tokens), f"{name}.csv", "text/csv", about)
+            download("The norms, npz", lambda: files.influence_npz(there.named, tokens), f"{name}.npz", about=about)
+            download("By distance, CSV", lambda: files.distance_csv(there.named), f"{name}.by-distance.csv", "text/csv", about)

@@ -14,6 +14,7 @@ from viz_app.components.matrices import matrices
 from viz_app.components.several import several
 from viz_app.components.walk import walk
 from viz_app.drawing import provenance
+from viz_app.drawing.stamp import facts
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -117,4 +118,4 @@ def _downloads(cell: Cell, choices: Choices) -> None:
     }[choices.view]
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, make, file, mime in offered:
-            ui.download(label, make, file, mime)
+            ui.download(label, make, file, mime, lambda: facts(chosen(session.shown, choices)[0].trace))

@@ -7,6 +7,7 @@ import streamlit as st
 
 from viz_app import ui, words
 from viz_app.components.layer import layer as picture
+from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import live, reference_models
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -40,8 +41,11 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
         def of(make: Callable[[Shown], str | bytes]) -> Callable[[], str | bytes]:
             return lambda: make(shown(session.shown, choices))
 
+        def about() -> Facts:
+            return facts(shown(session.shown, choices).run.trace)
+
         with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download("This token, CSV", of(files.layers_csv), files.name(found, "csv"), "text/csv")
-            ui.download("Its vectors, npz", of(files.layers_npz), files.name(found, "npz"))
+            ui.download("This token, CSV", of(files.layers_csv), files.name(found, "csv"), "text/csv", about)
+            ui.download("Its vectors, npz", of(files.layers_npz), files.name(found, "npz"), about=about)
     with right:
         ui.checks_panel(drawn["checks"], words.trained(run.scope.training))

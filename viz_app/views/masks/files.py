@@ -2,12 +2,14 @@
 
 import csv
 import io
+import math
 from collections.abc import Callable
 from html import escape
 
 import numpy as np
 
 from viz_app.drawing.colours import HATCH, PAPER, TEXT, ramp
+from viz_app.drawing.export import width_of
 from viz_app.drawing.labels import Label
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.payloads import MaskView, additive, alone, first_site, given_labels, kinds, token_labels
@@ -84,9 +86,10 @@ def masks_svg(shown: MaskView) -> str:
     for title, kind, shows, values, colour in pictures:
         queries, keys = token_labels(shown.after.trace, kind)
         drawn.append(_matrix(x, title, queries, keys, shows, values, colour))
-        x += LEFT + max(len(keys) * CELL, 7 * len(title) - LEFT) + GAP
+        x += LEFT + max(len(keys) * CELL, math.ceil(width_of(title, 11, bold=True)) - LEFT) + GAP
         height = max(height, TOP + len(queries) * CELL + 60)
     heading = f"{shown.title}. {masks_text.changed(shown.changes, kinds(shown.after.trace))}"
+    x = math.ceil(max(x, 20 + width_of(heading, 13, bold=True)))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x} {height + 24}" width="{x}" height="{height + 24}" '
         f'font-family="sans-serif" font-size="11" fill="{TEXT}">'

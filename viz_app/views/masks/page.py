@@ -11,6 +11,7 @@ from viz_app import ui, words
 from viz_app.components.mask_painter import mask_painter
 from viz_app.components.plain import plain
 from viz_app.drawing import provenance
+from viz_app.drawing.stamp import facts
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -66,7 +67,7 @@ def _downloads(view: MaskView, now: Callable[[], MaskView]) -> None:
     }
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, (make, file_name, mime) in offered.items():
-            ui.download(label, partial(_file, make, now), file_name, mime)
+            ui.download(label, partial(_file, make, now), file_name, mime, lambda: facts(now().after.trace))
 
 
 def _file(make: Callable[[MaskView], str | bytes], now: Callable[[], MaskView]) -> str | bytes:

@@ -21,6 +21,7 @@ from viz_app.drawing import notes
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -80,7 +81,8 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         with st.container(horizontal=True, gap="small", key="downloads"):
             tests = partial(_tests, models=models, how=how, seed=seed)
             ui.download(
-                "The changes, CSV", lambda: _csv(session.shown, *tests(session.shown).values()), f"{file}.csv", "text/csv"
+                "The changes, CSV", lambda: _csv(session.shown, *tests(session.shown).values()), f"{file}.csv", "text/csv",
+                lambda: facts(session.shown.trace),
             )
         ui.checks_panel(drawn["checks"], words.trained(scope.training))
     return None if writing else pictures
@@ -177,7 +179,8 @@ def added(shown: CurrentRun) -> None:
         st.markdown(say.adding(x, p, config.positions))
         with st.container(horizontal=True, gap="small", key="downloads"):
             numbers = {"x": x, "p": p, "W": weight.T, "added": both.added, "concatenated": both.concatenated}
-            ui.download("x, p, W and both products, npz", lambda: files.tensors_npz(numbers), f"{file}.npz")
+            about = partial(facts, shown.trace)
+            ui.download("x, p, W and both products, npz", lambda: files.tensors_npz(numbers), f"{file}.npz", about=about)
     with right:
         checks = claims.adding(both, x + p)
         if config.positions != "none" and model.first_reads_sum:

@@ -14,6 +14,7 @@ from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelen
 from viz_app import ui, words
 from viz_app.drawing.look import look
 from viz_app.drawing.provenance import file_name, readable
+from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Several, Whole
@@ -193,15 +194,15 @@ def _sizes(left: DeltaGenerator, right: DeltaGenerator, fixed: int | None = None
 
 def _foot(shown: CurrentRun, picked: Picked) -> None:
     """What the table is, its downloads, and its checks."""
-    name = _name(shown, picked)
+    name, about = _name(shown, picked), partial(_about, shown, picked)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         st.markdown(say.explained(picked.formula, _kind(shown)))
         with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download("This table, CSV", lambda: files.table_csv(picked.table), f"{name}.csv", "text/csv")
+            ui.download("This table, CSV", lambda: files.table_csv(picked.table), f"{name}.csv", "text/csv", about)
             ui.download(
                 "Table and similarity, npz", lambda: files.table_npz(picked.table, picked.waves, picked.similarity),
-                f"{name}.npz",
+                f"{name}.npz", about=about,
             )
         st.caption(say.PICTURES)
     with right:
@@ -213,6 +214,11 @@ def _name(shown: CurrentRun, picked: Picked, *parts: str) -> str:
     if picked.formula == say.OWN:
         return file_name(shown.trace, "positions", *parts)
     return ".".join((readable(picked.formula), "x".join(map(str, picked.table.shape)), "positions", *parts))
+
+
+def _about(shown: CurrentRun, picked: Picked) -> Facts:
+    """What is to be known of the table: whose it is, and of a model's own which model it is."""
+    return {"table": picked.whose} | (facts(shown.trace) if picked.formula == say.OWN else {})
 
 
 def _checks(shown: CurrentRun, picked: Picked) -> list[Check]:

@@ -11,6 +11,7 @@ from viz_app.components.answers import answers
 from viz_app.components.plain import plain
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -41,7 +42,8 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGen
         st.markdown(text.EXPLANATION)
         session = live.session()
         with st.container(horizontal=True, gap="small", key="downloads"):
+            about = lambda: facts(answer(session.shown, choices).run.trace)      # noqa: E731
             name = f"{file_name(run.trace, 'task')}.csv"
-            ui.download("All positions, CSV", lambda: files.table_csv(answer(session.shown, choices)), name, "text/csv")
+            ui.download("All positions, CSV", lambda: files.table_csv(answer(session.shown, choices)), name, "text/csv", about)
     with right:
         ui.checks_panel(drawn["checks"], words.trained(run.scope.training))

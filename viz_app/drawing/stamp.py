@@ -1,0 +1,100 @@
+"""A finished file with its provenance inside: comment rows in a CSV, one more array in an npz, metadata and a caption in an SVG."""
+
+import csv
+import io
+import textwrap
+import zipfile
+from collections.abc import Mapping
+from html import escape
+from xml.etree import ElementTree
+
+import numpy as np
+
+from models.trace import Trace
+from models.trace.edits import Edit
+from viz_app.drawing import provenance
+from viz_app.drawing.colours import PAPER, TEXT
+from viz_app.drawing.export import LETTER
+from viz_app.drawing.notes import answered
+
+Facts = Mapping[str, str]
+
+COUNTING = (
+    "layers and heads from 1; tokens and the axes of arrays from 0; an array is named by its path in the model, whose layers "
+    "count from 0"
+)
+FINGERPRINT = 12        # characters of it: enough to tell any two models apart
+LINE, SIZE = 15, 10     # of a caption, in pixels
+LONGEST = 600           # characters of a caption: what is longer stands whole in the metadata
+
+
+def facts(trace: Trace, **more: str) -> Facts:
+    """Name → what is to be known of a run's numbers: model, step, similarity, texts, answer, changed masks, and `more`."""
+    model, step = trace.model, trace.model.training.get("step")
+    label, answer = answered(trace)
+    found = {
+        "model": model.name, "fingerprint": model.fingerprint[:FINGERPRINT], "training step": "" if step is None else f"{step}",
+        "similarity": provenance.similarity(trace),
+        **{name.replace("_", " "): text for name, text in trace.fields.items() if isinstance(text, str)},
+        label: answer, "masks changed": "; ".join(map(_edit, trace.edits.edits)), **more, "counting": COUNTING,
+    }  # fmt: skip
+    return {name: " ".join(said.split()) for name, said in found.items() if said}
+
+
+def caption(about: Facts) -> str:
+    """The same in one line, for under a picture; the middle of what is very long is left out."""
+    said = "; ".join(f"{name}: {text}" for name, text in about.items() if name != "counting")
+    return said if len(said) <= LONGEST else f"{said[: LONGEST // 2].rstrip()} … {said[-LONGEST // 2 :].lstrip()}"
+
+
+def stamped(made: str | bytes, name: str, about: Facts) -> str | bytes:
+    """The file of this name with what is known of it inside; one of another kind as it is."""
+    ending = name.rpartition(".")[2]
+    return _STAMPS[ending](made, about) if about and ending in _STAMPS else made
+
+
+def _csv(made: str, about: Facts) -> str:
+    """A row of one cell for each fact before the table, "# model: eng-fra"."""
+    out = io.StringIO()
+    csv.writer(out).writerows([f"# {name}: {text}"] for name, text in about.items())
+    return out.getvalue() + made
+
+
+def _npz(made: bytes, about: Facts) -> bytes:
+    """An array "about" of the lines that a CSV has."""
+    out = io.BytesIO(made)
+    with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("about.npy", "w") as file:
+        np.lib.format.write_array(file, np.array([f"{name}: {text}" for name, text in about.items()]), allow_pickle=False)
+    return out.getvalue()
+
+
+def _svg(made: str, about: Facts) -> str:
+    """The drawing above a caption; every fact whole as metadata."""
+    root = ElementTree.fromstring(made)
+    width, height = (float(root.get(side, "0")) for side in ("width", "height"))
+    lines = textwrap.wrap(caption(about), max(20, int((width - 20) / (LETTER * SIZE))))
+    tall = height + LINE * len(lines) + LINE
+    said = "".join(
+        f'<text x="10" y="{height + LINE * (i + 1):g}" font-family="sans-serif" font-size="{SIZE}" fill="{TEXT}" '
+        f'style="unicode-bidi:plaintext">{escape(line)}</text>'
+        for i, line in enumerate(lines)
+    )
+    whole = "\n".join(f"{name}: {text}" for name, text in about.items())
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {tall:g}" width="{width:g}" height="{tall:g}">'
+        f'<metadata>{escape(whole)}</metadata><rect width="{width:g}" height="{tall:g}" fill="{PAPER}"/>{made}{said}</svg>'
+    )
+
+
+_STAMPS = {"csv": _csv, "npz": _npz, "svg": _svg}
+
+
+def _edit(edit: Edit) -> str:
+    """What one change does to the masks of a kind of attention, layers and heads counted from 1."""
+    change = edit.change
+    parts = [f"{name} lifted" for name in change.lifted] + [change.ready_name] * bool(change.ready_name)
+    for cells, what in ((change.forbidden, "forbidden"), (change.opened, "opened")):
+        parts += [f"{what} (query, key) {' '.join(f'({q}, {k})' for q, k in cells)}"] if cells else []
+    for numbers, what in ((edit.layers, "layers"), (edit.heads, "heads")):
+        parts += [f"in {what} {', '.join(str(n + 1) for n in numbers)}"] if numbers is not None else []
+    return f"{edit.kind.replace('_', ' ')}: {', '.join(parts)}"
