@@ -350,10 +350,10 @@ def test_how_models_learned_as_a_table_and_a_file() -> None:
     ("attention only", {"n_self_layers": 2}, (5, "2 self-attention layers stacked")),
     ("attention only", {"n_self_layers": 2, "residual": True}, (6, "2 stacked, with residuals and LayerNorm")),
     ("transformer", {}, (7, "Transformer: residuals, LayerNorm, feed-forward too")), ("transformer", {"similarity": "dot"}, None),
-    ("attention only", {"similarity": "dot"}, None),
+    ("attention only", {"similarity": "dot"}, None), ("gpt", {}, None),
 ])  # fmt: skip
 def test_which_stage_a_model_is(family: str, sizes: dict, stage: tuple | None) -> None:
-    assert from_rnn_learners._stage(letters(family, **sizes).config) == stage
+    assert from_rnn_learners._stage(letters(family, **sizes)) == stage
 
 
 # one head through training

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from drawn import letters
 from small import Reversal, reversal_trainer
 
 from models.architectures import build
@@ -67,6 +68,7 @@ def test_similarities_compares_only_what_shares_a_recipe(scopes):
     assert {one.what for one in found} == set(KINDS)
     assert "long" not in {one.checkpoint for one in found}
     assert from_rnn_learners.similarities(scopes[:7]) == []
+    assert from_rnn_learners.similarities([letters("gpt"), letters("gpt")]) == []
 
 
 def test_what_the_similarities_share_is_counted(scopes):

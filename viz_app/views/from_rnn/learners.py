@@ -10,9 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from models import Scope
-from models.architectures.attention_only import AttentionOnlyConfig
-from models.architectures.seq2seq import Seq2SeqConfig
-from models.architectures.transformer import TransformerConfig
+from models.layers.sublayers import FEED_FORWARD
 from viz_app.drawing.look import Look
 from viz_app.views.positions.charts import GRID, LEGEND, LINES, framed
 
@@ -41,7 +39,7 @@ def stages(scopes: Sequence[Scope]) -> list[Learner]:
     """One model a stage on the way from the fixed vector to the Transformer, in that order; the longest trained of each."""
     found: dict[int, tuple[str, Scope]] = {}
     for scope in scopes:
-        place = _stage(scope.config)
+        place = _stage(scope)
         if place and (place[0] not in found or scope.training["step"] > found[place[0]][1].training["step"]):
             found[place[0]] = (place[1], scope)
     return [_learner(scope, what) for _, (what, scope) in sorted(found.items())]
@@ -49,29 +47,38 @@ def stages(scopes: Sequence[Scope]) -> list[Learner]:
 
 def similarities(scopes: Sequence[Scope]) -> list[Learner]:
     """Transformers that differ in their similarity alone: those that share the recipe which most of them share."""
-    some = [scope for scope in scopes if isinstance(scope.config, TransformerConfig)]
+    some = [scope for scope in scopes if scope.model.translates and scope.model.similarity and _feeds_forward(scope)]
     recipes = Counter(str(scope.training.get("recipe")) for scope in some)
     if not recipes or recipes.most_common(1)[0][1] < 2:
         return []
     shared = recipes.most_common(1)[0][0]
-    return [_learner(scope, scope.config.similarity) for scope in some if str(scope.training.get("recipe")) == shared]
+    return [_learner(scope, scope.model.similarity) for scope in some if str(scope.training.get("recipe")) == shared]
 
 
-def _stage(config: object) -> tuple[int, str] | None:
-    if isinstance(config, Seq2SeqConfig):
-        return (0, "RNN, fixed vector h_m") if config.attention == "none" else (1, "RNN with Bahdanau's alignment")
-    if isinstance(config, AttentionOnlyConfig) and config.similarity == "scaled dot":
-        if config.n_self_layers == 0:
-            return 2, "Attn(X, X′) alone"
-        if config.n_self_layers == 1:
-            what = "Attn(X, X), then Attn(X, X′)"
-            return (3, what) if config.n_heads == 1 else (4, f"{what}, {config.n_heads} heads")
-        if config.residual:
-            return 6, f"{config.n_self_layers} stacked, with residuals and LayerNorm"
-        return 5, f"{config.n_self_layers} self-attention layers stacked"
-    if isinstance(config, TransformerConfig) and config.similarity == "scaled dot":
+def _stage(scope: Scope) -> tuple[int, str] | None:
+    """The place on the way and what stands there, by what the model declares of its layers; None for one beside the way."""
+    model = scope.model
+    if not model.translates:
+        return None
+    if model.is_recurrent:
+        return (1, "RNN with Bahdanau's alignment") if model.kinds else (0, "RNN, fixed vector h_m")
+    if model.similarity != "scaled dot":
+        return None
+    if _feeds_forward(scope):
         return 7, "Transformer: residuals, LayerNorm, feed-forward too"
-    return None
+    own = [part for part in model.sublayers if part.stack == "encoder"]
+    if not own:
+        return 2, "Attn(X, X′) alone"
+    if len(own) == 1:
+        what, heads = "Attn(X, X), then Attn(X, X′)", scope.config.n_heads
+        return (3, what) if heads == 1 else (4, f"{what}, {heads} heads")
+    if all(part.adds for part in own):
+        return 6, f"{len(own)} stacked, with residuals and LayerNorm"
+    return 5, f"{len(own)} self-attention layers stacked"
+
+
+def _feeds_forward(scope: Scope) -> bool:
+    return any(part.role == FEED_FORWARD for part in scope.model.sublayers)
 
 
 def _learner(scope: Scope, what: str) -> Learner:
