@@ -27,11 +27,11 @@ from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.sidebar.examples import examples
 from viz_app.views.masks import files as masks_files
+from viz_app.views.masks import mask_view, painter
 from viz_app.views.masks import notation as masks_notation
-from viz_app.views.masks import payloads as masks_payloads
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.controls import default_second
-from viz_app.views.masks.payloads import MaskView
+from viz_app.views.masks.mask_view import MaskView
 
 LONG, SHORT = "March 5, 2021", "24/07/69"
 KIND = {kind.name: kind for kind in Transformer.kinds}
@@ -266,7 +266,7 @@ def test_a_row_with_nothing_to_read_has_zeros_and_no_nan(dates: Scope, own: list
             assert site.out[0, :, blocked].eq(0).all()
         assert all(check.passed for check in check_site(site))
     view = MaskView(own[0], run, changes, "decoder_self", "decoder.layers.0.self_attn", 1, words.terms("dates"))
-    assert any("whole row of “2 → " in line for line in masks_payloads.story(view))
+    assert any("whole row of “2 → " in line for line in painter.story(view))
 
 
 def test_cells_beyond_the_mask_do_nothing(dates: Scope, own: list[MaskedRun]) -> None:
@@ -320,7 +320,7 @@ def painted(dates: Scope, own: list[MaskedRun]) -> MaskView:
 
 
 def test_the_payload_holds_the_models_numbers(painted: MaskView) -> None:
-    header, arrays = unpack(masks_payloads.masks(painted))
+    header, arrays = unpack(painter.masks(painted))
     before, after = painted.sites
     np.testing.assert_array_equal(arrays["before"], before.weights(2).numpy())
     np.testing.assert_array_equal(arrays["after"], after.weights(2).numpy())
@@ -342,9 +342,9 @@ def test_the_payload_holds_the_models_numbers(painted: MaskView) -> None:
 
 
 def test_the_checks_pass_and_would_not_if_a_painted_cell_had_weight(painted: MaskView) -> None:
-    assert all(check.passed for check in masks_payloads.checks(painted))
+    assert all(check.passed for check in mask_view.checks(painted))
     unpainted = MaskView(painted.before, painted.before, PAINTED, "cross", painted.site, 2, painted.terms)
-    assert [check.passed for check in masks_payloads.checks(unpainted)] == [True, False]
+    assert [check.passed for check in mask_view.checks(unpainted)] == [True, False]
 
 
 def test_files(painted: MaskView) -> None:

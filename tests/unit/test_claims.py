@@ -22,8 +22,8 @@ from viz_app import words
 from viz_app.views.from_rnn import pair_maps as from_rnn_pair_maps
 from viz_app.views.from_rnn import text as from_rnn_text
 from viz_app.views.from_rnn.maps import Aligned
-from viz_app.views.masks import payloads as masks_payloads
-from viz_app.views.masks.payloads import MaskView
+from viz_app.views.masks import mask_view
+from viz_app.views.masks.mask_view import MaskView
 from viz_app.views.positions import claims as positions_claims
 
 
@@ -305,7 +305,7 @@ def test_the_claims_of_painted_masks(scope, head):
     (before,), (after,) = (run_masked(scope, [("abc", "cba")], c) for c in (None, changes))
     view = MaskView(before, after, changes, "cross", "decoder.layers.0.cross_attn", head, words.terms("dates"))
     together, touched = "the mask is all its layers together", "forbidden cells are 0"
-    checks = masks_payloads.checks(view)
+    checks = mask_view.checks(view)
     assert [(c.name, c.value, c.limit, c.sentence) for c in checks] == [
         (together, 0.0, 0.0, "Cells that differ from the AND of the layers"),
         (touched, 0.0, 0.0, "Largest weight on a cell you forbade, over all layers and heads"),
@@ -315,7 +315,7 @@ def test_the_claims_of_painted_masks(scope, head):
     forged = replace(view, after=replace(after, trace=replace(after.trace, attention={**after.trace.attention, view.site: open_})))
     largest = float(before.trace.attention[view.site].weights()[:, 1, 2].max())
     wanted = {} if len(open_.mask.layers) == len(site.mask.layers) else {touched: pytest.approx(largest, abs=1e-5)}
-    assert failed(masks_payloads.checks(forged)) == wanted != {}
+    assert failed(mask_view.checks(forged)) == wanted != {}
 
     class Claims(Mask):
         """Says that a cell more is open than its layers allow."""
@@ -327,4 +327,4 @@ def test_the_claims_of_painted_masks(scope, head):
 
     lying = replace(site, mask=Claims(MaskLayer(x.name, x.allowed) for x in site.mask.layers))
     forged = replace(view, after=replace(after, trace=replace(after.trace, attention={**after.trace.attention, view.site: lying})))
-    assert failed(masks_payloads.checks(forged))[together] == 1.0
+    assert failed(mask_view.checks(forged))[together] == 1.0

@@ -18,10 +18,10 @@ from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.views.masks import files as masks_files
+from viz_app.views.masks import mask_view, painter
 from viz_app.views.masks import notation as masks_notation
-from viz_app.views.masks import payloads as masks_payloads
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.payloads import MaskView
+from viz_app.views.masks.mask_view import MaskView
 
 TERMS = words.terms("translation", "eng-fra")
 KIND = {kind.name: kind for kind in Transformer.kinds}
@@ -66,7 +66,7 @@ def allowed() -> dict[str, np.ndarray]:
 
 
 def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.ndarray]) -> None:
-    header, arrays = unpack(masks_payloads.masks(view))
+    header, arrays = unpack(painter.masks(view))
     del header["arrays"]
     effect, strip = header.pop("effect"), header.pop("strip")
     assert [label[0] for label in header.pop("queries")] == STEPS
@@ -80,7 +80,7 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
             {"name": "target padding", "reason": "the key only fills the shorter text up; there is nothing to read"},
             {"name": "look-ahead", "reason": "the key comes after the query; while writing, it does not exist yet"},
         ],
-        "drawn": {"name": "drawn by hand", "reason": "you forbade it"}, "story": masks_payloads.story(view),
+        "drawn": {"name": "drawn by hand", "reason": "you forbade it"}, "story": painter.story(view),
     }  # fmt: skip
     assert arrays["base"].tolist() == (2 * ~allowed["decoder_self before"]).tolist()       # the second layer's bit
     assert [label[0] for label in effect.pop("queries")] == STEPS
@@ -131,8 +131,8 @@ def log_prob(run: MaskedRun) -> float:
 
 
 def test_a_long_text_is_pooled_and_open_where_any_cell_is(monkeypatch: pytest.MonkeyPatch, view: MaskView) -> None:
-    monkeypatch.setattr(masks_payloads, "LARGEST_SIDE", 3)
-    header, arrays = unpack(masks_payloads.masks(view))
+    monkeypatch.setattr(painter, "LARGEST_SIDE", 3)
+    header, arrays = unpack(painter.masks(view))
     block = header["strip"][1]
     assert (block["rows"], block["cols"]) == (2, 2)
     look_ahead = block["pictures"][1]
@@ -144,22 +144,22 @@ def test_a_long_text_is_pooled_and_open_where_any_cell_is(monkeypatch: pytest.Mo
 def test_the_scale_of_a_difference_is_the_least_that_holds_it(view: MaskView, largest: float, scale: float, monkeypatch) -> None:
     given = iter([torch.tensor([[largest, 0.0]]), torch.tensor([[0.0, largest]])] + [torch.zeros(1, 2)] * 9)
     monkeypatch.setattr(type(view.sites[0]), "weights", lambda self, head: next(given))
-    assert masks_payloads._effect(view)[0]["scale"] == scale
+    assert painter._effect(view)[0]["scale"] == scale
 
 
 def test_the_kinds_of_attention_by_their_short_names(view: MaskView) -> None:
     names = {KIND["encoder_self"]: "Encoder self", KIND["decoder_self"]: "Decoder self", KIND["cross"]: "Cross"}
-    assert masks_payloads.kinds(view.after.trace) == names
-    assert masks_payloads.kinds(letters("recurrent").run("ab", "b")) == {ALIGNMENT: "Alignment"}
+    assert mask_view.kinds(view.after.trace) == names
+    assert mask_view.kinds(letters("recurrent").run("ab", "b")) == {ALIGNMENT: "Alignment"}
 
 
 def test_a_mask_as_it_is_added_to_the_scores() -> None:
-    assert masks_payloads.additive(torch.tensor([[True, False]])).tolist() == [[0.0, -np.inf]]
+    assert mask_view.additive(torch.tensor([[True, False]])).tolist() == [[0.0, -np.inf]]
 
 
 def test_a_forged_run_fails_the_checks(view: MaskView) -> None:
     """A mask that is not the union of its layers; a weight on a cell that was forbidden."""
-    assert [(check.name, check.passed) for check in masks_payloads.checks(view)] == [
+    assert [(check.name, check.passed) for check in mask_view.checks(view)] == [
         ("the mask is all its layers together", True), ("forbidden cells are 0", True),
     ]  # fmt: skip
     site = view.after.trace.attention[CROSS]
@@ -171,10 +171,10 @@ def test_a_forged_run_fails_the_checks(view: MaskView) -> None:
             return found
 
     forged = with_site(view, replace(site, mask=Forged(site.mask.layers)))
-    assert [check.value for check in masks_payloads.checks(forged)] == [1.0, 0.0]
+    assert [check.value for check in mask_view.checks(forged)] == [1.0, 0.0]
     blocked = MaskLayer("other", torch.ones(1, 1, 4, 6, dtype=torch.bool))
     forged = with_site(view, replace(site, mask=Mask([blocked])))
-    found = masks_payloads.checks(forged)
+    found = mask_view.checks(forged)
     assert found[0].passed
     weights = forged.after.trace.attention[CROSS].weights()
     assert found[1].value == pytest.approx(float(torch.stack([weights[:, 0, 0], weights[:, 3, 2]]).max()))
@@ -318,7 +318,7 @@ def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
     assert said.endswith("the heads pass on zeros.")
     beyond = Edits.of_kinds(encoder_self=MaskChange(forbidden=((9, 9),)), cross=shut.of("cross"))
     both = run_masked(scope, [("abc", "edc")])[0], run_masked(scope, [("abc", "edc")], beyond)[0]
-    told = masks_payloads.story(MaskView(*both, beyond, "cross", CROSS, 2, TERMS))
+    told = painter.story(MaskView(*both, beyond, "cross", CROSS, 2, TERMS))
     assert told[-2:] == ["Encoder self: 1 painted cell lies beyond these texts, clipped off until they grow.",
                          said.replace("“e”", "“e → d”")]
     assert masks_text.empty_rows(run.trace.attention[OWN], "Decoder self", TARGET) == ""
@@ -423,7 +423,7 @@ def test_the_drawing_shows_the_mask_before_after_and_the_difference(view: MaskVi
               "After: with the changes (0 … 1)",
               f"Difference: after − before (−{largest:.2g} orange … +{largest:.2g} blue)"]  # fmt: skip
     heading, *texts = [text.text for text in drawing.texts]
-    assert heading == f"{view.title}. {masks_text.changed(CHANGES, masks_payloads.kinds(view.after.trace))}"
+    assert heading == f"{view.title}. {masks_text.changed(CHANGES, mask_view.kinds(view.after.trace))}"
     assert texts[-1] == "Rows read (query), columns are read (key)."
     assert [text for text in texts if text in titles] == titles
     shows = [(allowed["decoder_self"], TARGET), (allowed["cross before"], SOURCE), (allowed["cross"], SOURCE),

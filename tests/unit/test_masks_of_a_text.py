@@ -19,10 +19,12 @@ from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.masks import files as masks_files
+from viz_app.views.masks import mask_view, painter
 from viz_app.views.masks import notation as masks_notation
 from viz_app.views.masks import payloads as masks_payloads
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.payloads import Choices, MaskView
+from viz_app.views.masks.mask_view import MaskView
+from viz_app.views.masks.payloads import Choices
 
 NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]      # of the vocabulary, by id
 FIRST, FOLLOWS, SECOND = "abcab", "edc", "bad"
@@ -84,7 +86,7 @@ def test_a_changed_run_is_the_run_with_that_mask_by_hand(scope: Scope, change: M
         while len(written) < N_CTX and written[-1] != 2:
             written.append(int(log_probs(scope, written, mask)[-1].argmax()))
         assert list(run.output_ids) == written[len(ids) :]
-    header, arrays = unpack(masks_payloads.masks(view))
+    header, arrays = unpack(painter.masks(view))
     n = len(IDS[FIRST + FOLLOWS])
     allowed = by_hand(n, change)
     allowed[:, len(ids) :] = False
@@ -93,7 +95,7 @@ def test_a_changed_run_is_the_run_with_that_mask_by_hand(scope: Scope, change: M
 
 
 def test_what_the_painter_is_told(scope: Scope) -> None:
-    header, _ = unpack(masks_payloads.masks(viewed(scope, WINDOW, shown=1)))
+    header, _ = unpack(painter.masks(viewed(scope, WINDOW, shown=1)))
     row = ["[start]", *SECOND, *["[padding]"] * 5]
     read = row[: len(SECOND) + 1]
     steps = [*(f"{one} → {other}" for one, other in pairwise(read)), read[-1], *["[padding]"] * 5]
@@ -118,7 +120,7 @@ def test_what_the_painter_is_told(scope: Scope) -> None:
 
 def test_the_story_is_of_the_text_and_of_how_it_goes_on(scope: Scope) -> None:
     view = viewed(scope, LIFTED)
-    changed, wrote, effect, cheat = masks_payloads.story(view)
+    changed, wrote, effect, cheat = painter.story(view)
     assert changed.startswith("Changed. ")
     assert changed.endswith("look-ahead lifted.")
     assert wrote.startswith(f"Under these masks the model goes on with: {view.after.output}")
@@ -130,14 +132,14 @@ def test_the_story_is_of_the_text_and_of_how_it_goes_on(scope: Scope) -> None:
     for line in (changed, wrote, effect, cheat):
         assert "target" not in line
         assert "source" not in line
-    assert len(masks_payloads.story(viewed(scope, WINDOW))) == 3
+    assert len(painter.story(viewed(scope, WINDOW))) == 3
 
 
 def test_the_checks_pass_and_would_not_if_a_painted_cell_had_weight(scope: Scope) -> None:
     view = viewed(scope, PAINTED)
-    assert [check.passed for check in masks_payloads.checks(view)] == [True, True]
+    assert [check.passed for check in mask_view.checks(view)] == [True, True]
     unpainted = MaskView(view.before, view.before, view.changes, "self", OWN, HEAD, view.terms)
-    assert [check.passed for check in masks_payloads.checks(unpainted)] == [True, False]
+    assert [check.passed for check in mask_view.checks(unpainted)] == [True, False]
 
 
 def test_files_are_of_the_text(scope: Scope) -> None:
@@ -180,7 +182,7 @@ def test_rules_and_names_of_its_one_kind(scope: Scope) -> None:
         "none": "none: read everything", "causal": "causal: itself and before (own)", "window": "window: at most k back",
         "previous": "only the previous token", "block-diagonal": "block-diagonal: own k tokens, none ahead",
     }  # fmt: skip
-    assert masks_payloads.kinds(scope.run(FIRST)) == {SELF: "Decoder self"}
+    assert mask_view.kinds(scope.run(FIRST)) == {SELF: "Decoder self"}
 
 
 def test_only_a_decoder_that_reads_its_own_stream_hides_the_future() -> None:

@@ -17,7 +17,7 @@ def mask_painter(
     on_kind: Callable[[str], None],
     key: str = "mask_painter",
 ) -> None:
-    """Show views.masks.payloads.masks' payload. `on_paint(kind, cells)` is called when a stroke ends, with all painted cells,
+    """Show views.masks.painter.masks' payload. `on_paint(kind, cells)` is called when a stroke ends, with all painted cells,
     (query, key, 0 = forbidden or 1 = allowed); `on_kind(kind)` when another mask is chosen."""
 
     def painted() -> None:

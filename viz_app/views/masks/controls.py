@@ -12,7 +12,8 @@ from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import suited
 from viz_app.views.masks import notation, state, text
-from viz_app.views.masks.payloads import Choices, first_site, kinds, others
+from viz_app.views.masks.mask_view import first_site, kinds
+from viz_app.views.masks.payloads import Choices, others
 from viz_app.views.masks.state import SECOND, WHICH
 
 _TASK = "masks task"

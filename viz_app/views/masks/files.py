@@ -12,7 +12,7 @@ from viz_app.drawing.colours import HATCH, PAPER, TEXT, ramp
 from viz_app.drawing.export import width_of
 from viz_app.drawing.labels import Label
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.payloads import MaskView, additive, alone, first_site, given_labels, kinds, token_labels
+from viz_app.views.masks.mask_view import MaskView, additive, alone, first_site, given_labels, kinds, token_labels
 
 CELL, LEFT, TOP, GAP = 22, 130, 120, 30
 Colour = Callable[[float], str]

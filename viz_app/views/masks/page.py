@@ -16,7 +16,8 @@ from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.masks import controls, files, state, text
-from viz_app.views.masks.payloads import Choices, MaskView, payloads, views
+from viz_app.views.masks.mask_view import MaskView
+from viz_app.views.masks.payloads import Choices, payloads, views
 
 
 def masks(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:

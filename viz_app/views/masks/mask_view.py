@@ -1,0 +1,97 @@
+"""One pair of texts before and after its masks are changed, and what is read off it: the kinds of attention, the labels of their
+axes, each layer of a mask, and what must hold."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.analysis.checks import Check
+from models.analysis.masked_comparison import MaskedRun
+from models.layers.masks import MaskLayer, SiteKind
+from models.trace import AttentionSite, Trace
+from models.trace.edits import Edits
+from models.trace.outputs import NextToken
+from viz_app import words
+from viz_app.drawing.labels import Label, axes_labels, special_label, written_labels
+from viz_app.drawing.notes import first_output
+from viz_app.drawing.sites import by_kind
+
+
+@dataclass(frozen=True)
+class MaskView:
+    """What the page draws: one pair before and after the changes, the kind whose mask is painted, one head."""
+
+    before: MaskedRun
+    after: MaskedRun
+    changes: Edits
+    kind: str
+    site: str
+    head: int
+    terms: words.Terms
+
+    @property
+    def sites(self) -> tuple[AttentionSite, AttentionSite]:
+        """The chosen site before and after."""
+        return self.before.trace.attention[self.site], self.after.trace.attention[self.site]
+
+    @property
+    def title(self) -> str:
+        return words.head_title(self.sites[1], self.head, self.terms)
+
+
+def first_site(trace: Trace, kind: str) -> AttentionSite:
+    """The first site of a kind; the mask is the same at all of them."""
+    return next(site for site in trace.attention.values() if site.kind == kind)
+
+
+def kinds(trace: Trace) -> dict[SiteKind, str]:
+    """The kinds of attention there are, each with its short name."""
+    return {sites[0].site_kind: words.kind_short(sites[0]) for _, sites in by_kind(trace)}
+
+
+def given_labels(trace: Trace) -> list[Label]:
+    """Of the tokens whose log-probabilities are told: the given text from its second token on, and its end if it has one; none
+    of a model that does not write."""
+    if not isinstance(first_output(trace), NextToken):
+        return []
+    return written_labels(trace.streams[trace.next_token.stream], trace.next_token.is_closed)
+
+
+def token_labels(trace: Trace, kind: str) -> tuple[list[Label], list[Label]]:
+    """Labels of the query and the key axis, padding included."""
+    site = first_site(trace, kind)
+    both = []
+    for mine, tokens in zip(axes_labels(trace, site), (site.query_tokens, site.key_tokens), strict=True):
+        both.append(mine + [special_label(token) for token in tokens[len(mine):]])
+    return both[0], both[1]
+
+
+def alone(layer: MaskLayer, n_query: int, n_key: int, batch: int = 0) -> Tensor:
+    """One layer as a whole (query, key) matrix; True = may attend."""
+    return layer.allowed[min(batch, len(layer.allowed) - 1), 0].expand(n_query, n_key)
+
+
+def additive(allowed: Tensor) -> Tensor:
+    """The additive form of a mask: 0 where it allows, −∞ where it blocks."""
+    return torch.zeros(allowed.shape).masked_fill(~allowed, -torch.inf)
+
+
+def checks(shown: MaskView) -> list[Check]:
+    """What must hold for the masks on the screen, over every layer and head of the changed run."""
+    apart, touched = 0, 0.0
+    for site in shown.after.trace.attention.values():
+        n_query, n_key = site.n_query, site.n_key
+        together = np.ones((n_query, n_key), bool)
+        for x in site.mask.layers:
+            together &= alone(x, n_query, n_key).numpy()
+        apart += int((together != site.allowed().numpy()).sum())
+        weights = site.weights()
+        for query, key in shown.changes.of(site.kind).forbidden:
+            if query < n_query and key < n_key:
+                touched = max(touched, float(weights[:, query, key].max()))
+    return [
+        Check("the mask is all its layers together", float(apart), 0.0, "Cells that differ from the AND of the layers"),
+        Check("forbidden cells are 0", touched, 0.0, "Largest weight on a cell you forbade, over all layers and heads"),
+    ]

@@ -1,0 +1,119 @@
+"""The payload of the mask painter: every mask as its layers and their union, one of them to paint on, and one head before, after,
+and their difference, with the log-probability of each given token."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+
+from models.layers.masks import DRAWN, Mask, SiteKind
+from models.trace import Trace
+from viz_app import words
+from viz_app.drawing.labels import axes_labels, writes
+from viz_app.drawing.notes import first_output
+from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import head_name
+from viz_app.views.masks import text as masks_text
+from viz_app.views.masks.mask_view import MaskView, alone, first_site, given_labels, kinds, token_labels
+from viz_app.views.masks.notation import painted
+
+LARGEST_SIDE = 64       # cells a side of a small matrix
+DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
+
+
+def masks(shown: MaskView) -> bytes:
+    """The payload of the mask painter."""
+    site = first_site(shown.after.trace, shown.kind)
+    change = shown.changes.of(shown.kind)
+    n_query, n_key = site.n_query, site.n_key
+    own = first_site(shown.before.trace, shown.kind).mask
+    base = replace(change, forbidden=(), opened=()).apply(own, n_query, n_key)
+    queries, keys = token_labels(shown.after.trace, shown.kind)
+    axes = words.axes(site, shown.terms, writes(shown.after.trace, site))
+    strip, cells = _strip(shown.after.trace)
+    effect, effect_arrays = _effect(shown)
+    header = {
+        "kind": shown.kind, "painted": painted(change),
+        "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, shown.terms)}",
+        "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
+        "queryAxis": axes[0], "keyAxis": axes[1],
+        "layers": [_named(site.site_kind, x.name) for x in base.layers], "drawn": _named(site.site_kind, DRAWN),
+        "strip": strip, "effect": effect, "story": story(shown),
+    }
+    return pack(header, base=_bits(base, n_query, n_key), strip=cells, **effect_arrays)
+
+
+def _named(kind: SiteKind, layer: str) -> dict[str, str]:
+    return {"name": masks_text.layer(kind, layer), "reason": masks_text.reason(kind, layer)}
+
+
+def story(shown: MaskView) -> list[str]:
+    """What was changed and what came of it, in sentences."""
+    notes = []
+    names = kinds(shown.after.trace)
+    for kind, name in names.items():
+        site, change = first_site(shown.after.trace, kind.name), shown.changes.of(kind.name)
+        notes.append(masks_text.outside(name, change, site.n_query, site.n_key))
+        queries, _ = axes_labels(shown.after.trace, site)
+        notes.append(masks_text.empty_rows(site, name, [label.text for label in queries]))
+    return masks_text.story(shown.before, shown.after, shown.changes, names, [note for note in notes if note])
+
+
+def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
+    """Each kind's layers and their union as small matrices; their cells (1 = allowed) one after the other. Of a long text
+    k × k cells become one, open if any of them is."""
+    blocks, parts, offset = [], [], 0
+    for kind in kinds(trace):
+        site = first_site(trace, kind.name)
+        n_query, n_key = site.n_query, site.n_key
+        k = math.ceil(max(n_query, n_key) / LARGEST_SIDE)
+        matrices = [(masks_text.layer(kind, x.name), alone(x, n_query, n_key)) for x in site.mask.layers]
+        matrices.append(("all together", site.allowed()))
+        pictures = []
+        for name, allowed in matrices:
+            small = F.max_pool2d(allowed[None].float(), k, ceil_mode=True)[0].numpy().astype(np.uint8)
+            rows, cols = small.shape
+            pictures.append({"name": name, "offset": offset, "blocked": int((~allowed).sum()), "cells": allowed.numel()})
+            parts.append(small.ravel())
+            offset += small.size
+        blocks.append({
+            "kind": kind.name, "title": words.kind_title(site), "rows": rows, "cols": cols, "pictures": pictures,
+        })
+    return blocks, np.concatenate(parts)
+
+
+def _effect(shown: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    before, after = shown.sites
+    queries, keys = token_labels(shown.after.trace, after.kind)
+    axes = words.axes(after, shown.terms, writes(shown.after.trace, after))
+    difference = after.weights(shown.head) - before.weights(shown.head)
+    header = {
+        "title": shown.title, "site": shown.site, "head": shown.head, "kind": after.kind,
+        "file": head_name(shown.after.trace, after, shown.head),
+        "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
+        "queryAxis": axes[0], "keyAxis": axes[1],
+        "scale": next(s for s in DIFFERENCE_SCALES if float(difference.abs().max()) <= s or s == 1.0),
+        "given": first_output(shown.after.trace).stream.capitalize(),
+        "labels": [label.as_json() for label in given_labels(shown.after.trace)],
+        "outputs": [shown.before.output, shown.after.output],
+        "sums": [shown.before.log_prob, shown.after.log_prob],
+    }
+    arrays = {
+        "before": before.weights(shown.head).numpy(), "after": after.weights(shown.head).numpy(),
+        "difference": difference.numpy(),
+        "blockedBefore": (~before.allowed()).numpy().astype(np.uint8),
+        "blockedAfter": (~after.allowed()).numpy().astype(np.uint8),
+        "logBefore": np.array(shown.before.log_probs, np.float32),
+        "logAfter": np.array(shown.after.log_probs, np.float32),
+    }
+    return header, arrays
+
+
+def _bits(mask: Mask, n_query: int, n_key: int) -> np.ndarray:
+    """(query, key) uint8: bit i set where the i-th layer (of at most 8) blocks the cell; 0 = open."""
+    bits = np.zeros((n_query, n_key), np.uint8)
+    for i, x in enumerate(mask.layers[:8]):
+        bits |= (~alone(x, n_query, n_key)).numpy().astype(np.uint8) << i
+    return bits
