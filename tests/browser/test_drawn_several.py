@@ -11,7 +11,7 @@ from drawn import SVG
 from stage import HEADS, Stage, alike, hex_of, stage, stage_page, weight_colour
 
 from viz_app import words
-from viz_app.drawing.payload import unpack
+from viz_app.drawing.payload import pack, unpack
 from viz_app.views.inside.several import Several, several
 
 TERMS = words.terms("letters")
@@ -144,3 +144,23 @@ def test_the_lines_are_saved_as_a_drawing(stage: Stage) -> None:
     assert len(list(root.iter(f"{SVG}path"))) == len(stage.attrs(".strands path", "d"))
     name, pixels, _ = stage.saved_picture(".png")
     assert (name, pixels.wide) == ("letters.self.heads.png", pytest.approx(3 * float(root.get("width")), abs=3))
+
+
+def test_a_title_that_is_wider_than_the_drawing_is_not_cut_off(stage: Stage) -> None:
+    header, arrays = shown(stage)
+    long = {name: entry for name, entry in header.items() if name != "arrays"}
+    long["title"] = "What each of these heads reads from the English sentence " * 5
+    stage.show(pack(long, **arrays))
+    _, root = stage.saved_svg(".svg")
+    title = next(text for text in root.iter(f"{SVG}text") if (text.text or "").startswith(long["title"]))
+    wide = stage.page.evaluate(
+        """(said) => {
+          const text = document.body.appendChild(document.createElement("span"));
+          Object.assign(text.style, { font: "600 13px sans-serif", whiteSpace: "pre", position: "absolute" });
+          text.textContent = said;
+          return text.getBoundingClientRect().width;
+        }""",
+        title.text,
+    )
+    assert wide > 1400
+    assert 8 + wide <= float(root.get("width")) <= wide + 40

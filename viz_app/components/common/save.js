@@ -38,7 +38,7 @@ function blankAs(element, theme) {
   return [whole, context, box];
 }
 
-// An SVG element as a file of its own, with a line of title and the page's background.
+// An SVG element as a file of its own, with a line of title, as wide as that needs, and the page's background.
 function saveSvg(svg, title, name, theme) {
   save(new Blob([drawingOf(svg, title, theme)], { type: "image/svg+xml" }), `${name}.svg`);
 }
@@ -57,7 +57,8 @@ async function saveSvgAsPng(svg, title, name, theme) {
 
 function drawingOf(svg, title, theme) {
   const copy = svg.cloneNode(true);
-  const width = svg.clientWidth, height = svg.clientHeight;
+  const wide = Math.ceil(widthIn("600 13px sans-serif")(title)) + 16;
+  const width = Math.max(svg.clientWidth, wide), height = svg.clientHeight;
   copy.setAttribute("xmlns", SVG);
   copy.setAttribute("viewBox", `0 -30 ${width} ${height + 30}`);
   copy.setAttribute("width", width);
