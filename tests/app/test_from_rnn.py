@@ -28,6 +28,7 @@ from viz_app.drawing.payload import unpack
 from viz_app.session import cache
 from viz_app.views.from_rnn import charts as charts
 from viz_app.views.from_rnn import cost as from_rnn_cost
+from viz_app.views.from_rnn import cost_text, reach_text
 from viz_app.views.from_rnn import files as files
 from viz_app.views.from_rnn import maps as draw
 from viz_app.views.from_rnn import pair_maps as heads
@@ -212,12 +213,12 @@ def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):
     at = page("eng-fra")
     before = payload(at, "from-rnn-maps")[1]["map0"]
     at.text_area(key="source").set_value("ab" * 40).run()
-    assert say.too_long(81, from_rnn_parts.LONGEST) in notes(at)
+    assert reach_text.too_long(81, from_rnn_parts.LONGEST) in notes(at)
     np.testing.assert_array_equal(payload(at, "from-rnn-maps")[1]["map0"], before)
     at.text_area(key="source").set_value("ba").run()
     assert payload(at, "from-rnn-maps")[1]["map0"].shape == (3, 3)
     alone = page("eng-fra", source="ab" * 40)
-    assert say.too_long(81, from_rnn_parts.LONGEST) in notes(alone)
+    assert reach_text.too_long(81, from_rnn_parts.LONGEST) in notes(alone)
     assert not [c for c in alone.get("bidi_component") if c.proto.id.endswith("from-rnn-maps")]
 
 
@@ -238,7 +239,8 @@ def test_the_words_state_the_numbers(shipped):
     scope = models.load("eng-fra", device="cpu")
     reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in KINDS]
     outside = 36 - int(reaches[2].reaches.sum())
-    assert f"= 7 tokens, centred on the output's own. The other {outside} of 36 pairs are exactly 0" in say.explained(reaches)
+    said = reach_text.explained(reaches)
+    assert f"= 7 tokens, centred on the output's own. The other {outside} of 36 pairs are exactly 0" in said
 
 
 def by_hand(kind: str, norms: list[list[float]], *, seed: int | None = 1, positioned: bool = False, **choice: int) -> Reach:
@@ -254,15 +256,15 @@ UNEVEN = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
 
 
 def test_an_rnn_that_fades_and_one_that_does_not_are_told_apart():
-    text = say.explained([by_hand(RNN, FADING)])
+    text = reach_text.explained([by_hand(RNN, FADING)])
     assert "at distance 2 (1, one pair) is 3 times weaker than at distance 1 (3, mean of 2 pairs)" in text
     grown = [[9.0, 0, 0], [4.0, 9.0, 0], [15.0, 2.0, 9.0]]
-    assert "at distance 2 (15, one pair) is 5 times stronger than at distance 1" in say.explained([by_hand(RNN, grown)])
-    assert "times" not in say.explained([by_hand(RNN, [[9.0, 0], [4.0, 9.0]])])
+    assert "at distance 2 (15, one pair) is 5 times stronger than at distance 1" in reach_text.explained([by_hand(RNN, grown)])
+    assert "times" not in reach_text.explained([by_hand(RNN, [[9.0, 0], [4.0, 9.0]])])
 
 
 def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
-    text = say.explained([by_hand(BIDIRECTIONAL, UNEVEN)])
+    text = reach_text.explained([by_hand(BIDIRECTIONAL, UNEVEN)])
     assert "Left of the diagonal, read forwards, the influence at distance 2 (0.5, one pair) is 6 times weaker" in text
     assert "Right of it, read backwards, the influence at distance 2 (2, one pair) is 3.5 times weaker" in text
 
@@ -273,11 +275,11 @@ def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
      "the token 2 places after its own (0.5, one pair)"),
 ])  # fmt: skip
 def test_attention_is_measured_before_and_after_a_token_apart(norms, most, least):
-    text = say.explained([by_hand(SELF_ATTENTION, norms, seed=None, positioned=True)])
+    text = reach_text.explained([by_hand(SELF_ATTENTION, norms, seed=None, positioned=True)])
     assert f"answers most to {most} and least to {least}" in text
     assert "x hold the position vectors" in text
-    assert "not told where tokens stand" in say.explained([by_hand(SELF_ATTENTION, norms)])
-    assert say.explained([by_hand(SELF_ATTENTION, [[9.0]])]) == "- **self-attention.** Full."
+    assert "not told where tokens stand" in reach_text.explained([by_hand(SELF_ATTENTION, norms)])
+    assert reach_text.explained([by_hand(SELF_ATTENTION, [[9.0]])]) == "- **self-attention.** Full."
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "none"])
@@ -302,9 +304,10 @@ def test_what_attention_is_told_of_places_is_the_models(positions):
 def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
     scope = models.load("eng-fra", device="cpu")
     found = reach(scope.model, ids(scope.path), Choice(CNN, 1, width, depth))
-    assert said in say.explained([found])
+    assert said in reach_text.explained([found])
     longest = "no path" if width == 1 else str(-(-5 // (width // 2)))
-    assert f"| CNN | O(k·n·d²) | O(1) (**{depth}**) | O(log_k n); contiguous O(n/k) (**{longest}**)" in say.compared([found], [])
+    table = cost_text.compared([found], [])
+    assert f"| CNN | O(k·n·d²) | O(1) (**{depth}**) | O(log_k n); contiguous O(n/k) (**{longest}**)" in table
     drawn = next(iter(charts.path_lengths([found], "t").to_dict()["datasets"].values()))
     assert all(row["steps"] for row in drawn)
     assert len(drawn) == (1 if width == 1 else 6)
@@ -313,14 +316,14 @@ def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
 def test_table_1_counts_on_the_graphs(shipped):
     scope = models.load("eng-fra", device="cpu")
     reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in KINDS]
-    table = say.compared(reaches, [])
+    table = cost_text.compared(reaches, [])
     assert "| RNN | O(n·d²) | O(n) (**6**) | O(n) (**6**) | – |" in table
     assert "| CNN | O(k·n·d²) | O(1) (**3**) | O(log_k n); contiguous O(n/k) (**5**) | – |" in table
     assert "| self-attention | O(n²·d) | O(1) (**1**) | O(1) (**1**) | – |" in table
 
 
 def test_the_lengths_that_are_said_are_those_measured():
-    assert f"{len(LENGTHS_MEASURED)} lengths, each twice the one before, from 8 to 1,024 tokens" in say.UNMEASURED
+    assert f"{len(LENGTHS_MEASURED)} lengths, each twice the one before, from 8 to 1,024 tokens" in cost_text.UNMEASURED
     assert all(b == 2 * a for a, b in pairwise(LENGTHS_MEASURED))
 
 
@@ -334,7 +337,7 @@ def test_the_slower_of_two_layers_is_named(rnn, attention, said):
     timings = [
         Timing(kind, n, (last * (n / 64) ** power,)) for n in (8, 16, 32, 64) for kind, (power, last) in kinds.items()
     ]
-    text = say.grew(timings)
+    text = cost_text.grew(timings)
     assert said in text
     assert "RNN n^1.00 (32 to 64); self-attention n^2.00 (32 to 64)" in text
     assert "With n^1, twice the tokens take twice the time" in text

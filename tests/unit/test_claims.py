@@ -20,7 +20,7 @@ from models.layers.positions import formula_table, sinusoidal
 from models.trace.edits import Edits, MaskChange
 from viz_app import words
 from viz_app.views.from_rnn import pair_maps as from_rnn_pair_maps
-from viz_app.views.from_rnn import text as from_rnn_text
+from viz_app.views.from_rnn import reach_text
 from viz_app.views.from_rnn.maps import Aligned
 from viz_app.views.masks import mask_view
 from viz_app.views.masks.mask_view import MaskView
@@ -195,7 +195,7 @@ LEAK, OWN, AUTOGRAD = "what cannot be reached is 0", "the layers are the models'
 def test_the_claims_of_reach():
     model, ids = recurrence()
     found = [reach(model, ids, Choice(kind)) for kind in (RNN, BIDIRECTIONAL)] + [reach(model, ids, Choice(CNN, 1))]
-    checks = from_rnn_text.checks(found)
+    checks = reach_text.checks(found)
     assert [(c.name, c.passed, c.limit) for c in checks] == [(LEAK, True, 0.0), (OWN, True, 1e-5), (AUTOGRAD, True, 1e-4)]
     assert [c.sentence for c in checks] == [
         "Largest ‖∂y_i/∂x_j‖ where a layer's graph has no way from x_j to y_i",
@@ -210,7 +210,7 @@ def test_the_claims_of_reach():
     }
     for name, one in forged.items():
         for layers in ([one, found[1]], [found[1], one]):
-            assert list(failed(from_rnn_text.checks(layers))) == [name]
+            assert list(failed(reach_text.checks(layers))) == [name]
     assert replace(found[0], norms=moved(found[0].norms, (3, 1), 1.0)).leak == 0      # there it may be anything
     assert found[1].reaches.all()
     assert found[1].leak == 0

@@ -16,6 +16,7 @@ from models.architectures.transformer import Transformer
 from models.layers.positions import wavelengths
 from models.trace.edits import Edits, MaskChange
 from viz_app import words
+from viz_app.views.from_rnn import cost_text, reach_text
 from viz_app.views.from_rnn import learners_text as from_rnn_learners_text
 from viz_app.views.from_rnn import text as from_rnn_text
 from viz_app.views.from_rnn.learners import Learner
@@ -56,7 +57,7 @@ BOTH = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
      "own (7, mean of 2 pairs) and least to the token 2 places before its own (0.5, one pair)."),
 ])  # fmt: skip
 def test_what_reaches_what(found: Reach, said: str) -> None:
-    assert from_rnn_text.explained([found]) == said
+    assert reach_text.explained([found]) == said
 
 
 def timings(**powers: tuple[float, float]) -> list[Timing]:
@@ -66,17 +67,17 @@ def timings(**powers: tuple[float, float]) -> list[Timing]:
 
 
 def test_how_times_grew() -> None:
-    assert from_rnn_text.grew(timings(rnn=(1, 7.0), attention=(2, 2.0))) == (
+    assert cost_text.grew(timings(rnn=(1, 7.0), attention=(2, 2.0))) == (
         "In the upper half of the lengths time grows as: RNN n^1.00 (32 to 64); self-attention n^2.00 (32 to 64). With n^1, twice "
         "the tokens take twice the time; with n^2, four times. At 64 tokens the RNN takes 3.5 times as long as self-attention."
     )
-    assert from_rnn_text.grew(timings(rnn=(1, 7.0))[:1]) == (
+    assert cost_text.grew(timings(rnn=(1, 7.0))[:1]) == (
         "Two lengths in the upper half are needed before a slope can be fitted."
     )
 
 
 def test_table_1_with_what_was_counted_and_measured() -> None:
-    heading, _, rnn, restricted = from_rnn_text.compared([reach(RNN, BEFORE)], timings(rnn=(1.5, 1.0))).splitlines()
+    heading, _, rnn, restricted = cost_text.compared([reach(RNN, BEFORE)], timings(rnn=(1.5, 1.0))).splitlines()
     assert heading == (
         "| layer | complexity per layer | sequential operations (here, n = 3) | maximum path length (here, n = 3) "
         "| measured growth |"
@@ -99,7 +100,7 @@ def test_how_far_scores_fall() -> None:
 
 
 def test_what_is_counted_what_is_timed_and_what_a_gpu_would_change() -> None:
-    one, more, gpu = (from_rnn_text.counted_and_timed(*where) for where in (("cpu", 1), ("cpu", 3), ("cuda", 1)))
+    one, more, gpu = (cost_text.counted_and_timed(*where) for where in (("cpu", 1), ("cpu", 3), ("cuda", 1)))
     for said in (one, more, gpu):
         assert said.startswith("**Counted**, on each layer's own graph: the timetable, the path lengths and the bold figures")
         assert "**Timed**, on this machine: the plot of times and the measured growth, nothing else." in said
@@ -135,15 +136,15 @@ def test_whose_weights_and_which_cell() -> None:
 
     recurrent, transformer = named(random_seq2seq(), 1234), named(random_model())
     for kind, cell in ((RNN, "forward direction (GRU, 7"), (BIDIRECTIONAL, "both directions (GRU, 7")):
-        assert from_rnn_text.weights(recurrent, Choice(kind)) == f"trained, mine encoder, {cell} states each)"
+        assert reach_text.weights(recurrent, Choice(kind)) == f"trained, mine encoder, {cell} states each)"
     plain = named(random_seq2seq(cell="tanh"), 1)
-    assert from_rnn_text.weights(plain, Choice(RNN)) == "trained, mine encoder, forward direction (tanh, 7 states each)"
-    assert from_rnn_text.weights(transformer, Choice(SELF_ATTENTION)) == (
+    assert reach_text.weights(plain, Choice(RNN)) == "trained, mine encoder, forward direction (tanh, 7 states each)"
+    assert reach_text.weights(transformer, Choice(SELF_ATTENTION)) == (
         f"mine encoder, not trained, layer 1 ({transformer.config.n_heads} heads, without residual and LayerNorm)"
     )
     for kind, sizes in ((CNN, " as any CNN here (tanh, 64 channels)"), (RNN, " (tanh, 64 states)"),
                         (BIDIRECTIONAL, " (tanh, 64 states each way)"), (SELF_ATTENTION, "")):  # fmt: skip
-        assert from_rnn_text.weights(transformer, Choice(kind, 5)) == (
+        assert reach_text.weights(transformer, Choice(kind, 5)) == (
             f"random weights, seed 5: untrained{sizes}, on the embeddings of mine"
         )
     assert from_rnn_text.whose(recurrent, "softmax") == "mine, trained for 1,234 steps: softmax"

@@ -14,8 +14,8 @@ from viz_app.session.parameters import Choice, Whole
 from viz_app.session.url_state import bound, get
 from viz_app.ui import download
 from viz_app.views.from_rnn import charts as charts
+from viz_app.views.from_rnn import cost_text
 from viz_app.views.from_rnn import files as files
-from viz_app.views.from_rnn import text as say
 from viz_app.views.from_rnn.parts import WIDTH, Layers, layers
 
 SIZES = (16, 32, 64, 128, 256, 512)
@@ -53,7 +53,7 @@ def cost(shown: CurrentRun) -> None:
     there = layers(shown)
     if there is None:
         return
-    st.markdown(say.counted_and_timed(shown.scope.device.type, torch.get_num_threads()))
+    st.markdown(cost_text.counted_and_timed(shown.scope.device.type, torch.get_num_threads()))
     left, right = st.columns([1.15, 1], gap="medium")
     with left:
         st.altair_chart(charts.schedule(there.reaches, "Who must wait: the positions each sequential step computes"),
@@ -111,9 +111,9 @@ def _times(there: Layers) -> None:
         title = "Forward time of one layer against length, both logarithmic"
         st.altair_chart(charts.forward_times(timings, title), key="from-rnn-times")
     with right, st.container(key="explanation"):
-        st.markdown(say.grew(timings) if timings else say.UNMEASURED)
-        st.markdown(say.TABLE_NOTE)
+        st.markdown(cost_text.grew(timings) if timings else cost_text.UNMEASURED)
+        st.markdown(cost_text.TABLE_NOTE)
         with st.container(horizontal=True, gap="small", key="downloads"):
             if timings:
                 download("The times, CSV", lambda: files.timings_csv(timings, measured.where), "forward-times.csv", "text/csv")
-    st.markdown(say.compared(there.reaches, timings))
+    st.markdown(cost_text.compared(there.reaches, timings))

@@ -9,7 +9,7 @@ from models.tokenizers.base import Encoding
 from viz_app import ui
 from viz_app.session import cache, parameters, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.from_rnn import text as say
+from viz_app.views.from_rnn import reach_text
 from viz_app.views.from_rnn.maps import Named
 
 LONGEST = 64     # tokens; the Jacobian grows with their square
@@ -37,7 +37,7 @@ def layers(shown: CurrentRun) -> Layers | None:
     width, depth, seed = _knobs()
     slot, n = st.empty(), len(shown.trace.streams["source"].ids)
     if n > LONGEST:
-        ui.note(slot, say.too_long(n, LONGEST), bad=True, key="from-rnn")
+        ui.note(slot, reach_text.too_long(n, LONGEST), bad=True, key="from-rnn")
         model, last = st.session_state.get(_KEPT, ("", None))
         return last if model == shown.scope.fingerprint else None
     found = Layers(shown.trace.streams["source"], [_named(shown, kind, width, depth, seed) for kind in KINDS])
@@ -65,4 +65,4 @@ def _named(shown: CurrentRun, kind: str, width: int, depth: int, seed: int) -> N
     host = None if kind == CNN else reference_models.one_that(shown, lambda scope: holds(scope.model, kind))
     choice = Choice(kind, seed if host is None else None, width, depth)
     scope = host or shown.scope
-    return Named(cache.reach(scope, shown.trace.streams["source"].ids, choice), say.weights(scope, choice))
+    return Named(cache.reach(scope, shown.trace.streams["source"].ids, choice), reach_text.weights(scope, choice))

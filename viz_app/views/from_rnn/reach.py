@@ -17,7 +17,7 @@ from viz_app.ui import download
 from viz_app.views.from_rnn import charts as charts
 from viz_app.views.from_rnn import files as files
 from viz_app.views.from_rnn import maps as draw
-from viz_app.views.from_rnn import text as say
+from viz_app.views.from_rnn import reach_text
 from viz_app.views.from_rnn.parts import layers
 
 SCALE = Choice("from-rnn-scale", "root", options=tuple(draw.SCALES))
@@ -39,10 +39,10 @@ def reach(shown: CurrentRun) -> None:
         title = "Influence by distance: mean over the pairs that a layer can reach"
         figure = charts.fading(there.reaches, look(st.context.theme.type), title)
         st.plotly_chart(figure, theme=None, key="from-rnn-fading", config=ui.camera(f"{name}.by-distance"))
-        ui.checks_panel(ui.checked(say.checks(there.reaches)), words.trained(shown.scope.training))
+        ui.checks_panel(ui.checked(reach_text.checks(there.reaches)), words.trained(shown.scope.training))
     with right, st.container(key="explanation"):
-        st.markdown(say.explained(there.reaches))
-        st.markdown(say.HOW)
+        st.markdown(reach_text.explained(there.reaches))
+        st.markdown(reach_text.HOW)
         tokens = [label.text for label in labels(there.source)]
         with st.container(horizontal=True, gap="small", key="downloads"):
             download("The norms, CSV", lambda: files.influence_csv(there.named, tokens), f"{name}.csv", "text/csv", about)

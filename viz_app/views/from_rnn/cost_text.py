@@ -1,0 +1,105 @@
+"""What the page "From RNN to attention" says about what each layer costs, counted and timed by the caller."""
+
+from collections.abc import Sequence
+
+from models.analysis.layer_timing import LENGTHS, Timing, growth
+from models.analysis.reach import BIDIRECTIONAL, CNN, KINDS, RNN, SELF_ATTENTION, Reach
+
+# Vaswani et al. 2017, Table 1: complexity per layer, sequential operations, maximum path length
+TABLE_1 = {
+    RNN: ("O(n·d²)", "O(n)", "O(n)"),
+    BIDIRECTIONAL: ("O(n·d²)", "O(n)", "O(n)"),
+    CNN: ("O(k·n·d²)", "O(1)", "O(log_k n); contiguous O(n/k)"),
+    SELF_ATTENTION: ("O(n²·d)", "O(1)", "O(1)"),
+}
+RESTRICTED = ("self-attention (restricted)", "O(r·n·d)", "O(1)", "O(n/r)")
+
+
+def compared(reaches: Sequence[Reach], timings: Sequence[Timing]) -> str:
+    """Table 1 of the paper, with what is counted on this sentence and what was measured, as Markdown."""
+    n = len(reaches[0].steps)
+    head = ["layer", "complexity per layer", f"sequential operations (here, n = {n})", f"maximum path length (here, n = {n})",
+            "measured growth"]
+    rows = []
+    for reach in reaches:
+        cost, sequential, path = TABLE_1[reach.choice.kind]
+        counted = f"{sequential} (**{len(reach.schedule)}**)", f"{path} (**{_longest(reach)}**)"
+        rows.append([reach.choice.kind, cost, *counted, _slope(timings, reach.choice.kind)])
+    name, cost, sequential, path = RESTRICTED
+    rows.append([name, cost, sequential, path, "–"])
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _longest(reach: Reach) -> str:
+    """The most steps between any two tokens that a path joins; of convolutions of width 1 no stack joins two."""
+    alone = len(reach.steps) > 1 and reach.choice.kind == CNN and reach.choice.width == 1
+    return "no path" if alone else str(int(reach.steps.max()))
+
+
+def _slope(timings: Sequence[Timing], kind: str) -> str:
+    found = growth(timings, kind)
+    return f"n^{found[2]:.2f}" if found else "–"
+
+
+def counted_and_timed(device: str, threads: int) -> str:
+    """Which figures of the section are counted and which are timed, what this device can do at once, and what another would
+    change; in Markdown."""
+    counted = (
+        "**Counted**, on each layer's own graph: the timetable, the path lengths and the bold figures of the table. **Timed**, on "
+        "this machine: the plot of times and the measured growth, nothing else. "
+    )
+    gpu = (
+        "the positions of one sequential step run at once, so the CNN's and self-attention's times stay nearly flat until the "
+        "device is full, while the RNN still takes its n steps one after the other"
+    )
+    if device != "cpu":
+        return f"{counted}This is a GPU ({device}): {gpu}."
+    if threads == 1:
+        here = "One CPU thread does one thing at a time: **nothing below runs in parallel**, and a layer that waits for nothing"
+        return f"{counted}{here} gains nothing by that. Its time is its work and what each call costs. On a GPU {gpu}."
+    here = f"The {threads} CPU threads share the large products inside a step; positions do not each get one."
+    return f"{counted}{here} On a GPU {gpu}."
+
+
+TABLE_NOTE = (
+    "n tokens, d features, k the convolution's width, r the neighbourhood of restricted self-attention: Vaswani et al. 2017, "
+    "Table 1, where “recurrent” is one line. Its O(log_k n) is the path length of dilated convolutions; that contiguous ones "
+    "need a stack of O(n/k) layers stands in §4. In bold: counted on this page's layers for this sentence, for the longest pair. "
+    "The CNN is contiguous: its sequential operations are its layers, and its path length is the number of layers that pair would "
+    "need, however many are stacked above."
+)
+
+
+UNMEASURED = (
+    f"Press the button: each layer then reads random vectors at {len(LENGTHS)} lengths, each twice the one before, from "
+    f"{LENGTHS[0]} to {LENGTHS[-1]:,} tokens, and the plot shows the median time. Both axes are logarithmic: where a line is "
+    "straight, time grows as a power of n, and the steeper the line, the higher the power. Where it is flat, what a call costs at "
+    "any length outweighs the rest."
+)
+
+
+def grew(timings: Sequence[Timing]) -> str:
+    """The slopes of the upper half in words."""
+    found = {kind: slope for kind in KINDS if (slope := growth(timings, kind))}
+    if not found:
+        return "Two lengths in the upper half are needed before a slope can be fitted."
+    said = "; ".join(f"{kind} n^{slope:.2f} ({shortest:,} to {longest:,})" for kind, (shortest, longest, slope) in found.items())
+    lines = [
+        f"In the upper half of the lengths time grows as: {said}. With n^1, twice the tokens take twice the time; with n^2, four "
+        "times."
+    ]
+    last = max(t.n for t in timings)
+    there = {t.layer: t.median for t in timings if t.n == last}
+    if RNN in there and SELF_ATTENTION in there:
+        lines.append(f"At {last:,} tokens {_slower(there[RNN], there[SELF_ATTENTION])}.")
+    return " ".join(lines)
+
+
+def _slower(rnn: float, attention: float) -> str:
+    """Which of two times is the longer, and how many times."""
+    if max(rnn, attention) / min(rnn, attention) < 1.005:
+        return "the RNN and self-attention take the same time"
+    if rnn > attention:
+        return f"the RNN takes {rnn / attention:.3g} times as long as self-attention"
+    return f"self-attention takes {attention / rnn:.3g} times as long as the RNN"
