@@ -101,7 +101,7 @@ def test_a_forced_token_is_written_and_decoding_goes_on_from_it(page: Page, date
     assert rows(page, "writes") == [*dates.tokenizer.tokens(forced.taken[:-1]), "[end]"]
     assert rows(page, "free") == [*"2021-03-05", "[end]"]
     expect(page.locator(".story")).to_contain_text("They parted at position 4")
-    page.locator(".stepper .free").click()
+    page.locator(".stepper button.free").click()
     expect(page.locator("g[data-row=free]")).to_have_count(0)
 
 

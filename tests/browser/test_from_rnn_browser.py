@@ -27,7 +27,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def opened(page: Page, folder: Path, ready: str = ".maps[data-painted]", **params: str) -> None:
     """A fresh session at this link."""
-    link = {f"from-rnn-{name}": value for name, value in {"seed": str(SEED), **params}.items()}
+    link = {f"from-rnn-{name}": value for name, value in {"section": "What reaches what", "seed": str(SEED), **params}.items()}
     visit(page, "from-rnn", ready, checkpoint=str(folder), source=TEXT, **link)
 
 

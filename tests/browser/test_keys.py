@@ -15,7 +15,9 @@ PAGES = [
     ("attention", ".head", {"growth": "true"}), ("task", ".answers", {}), ("masks", ".masks", {}), ("decoding", ".stepper", {}),
     ("decoding", ".beam", {"decoding-how": "beam"}), ("inside", ".walk", {}), ("inside", ".matrices", {"inside-view": "matrices"}),
     ("inside", ".heads", {"inside-view": "heads"}), ("positions", ".shuffle", {}),
-    ("from-rnn", ".maps", {"from-rnn-section": "Two alignments"}),
+    ("inside", ".several", {"inside-view": "several"}), ("layer", ".layer", {}),
+    ("from-rnn", ".versions", {}), ("from-rnn", ".maps", {"from-rnn-section": "Two alignments"}),
+    ("attention", ".states", {"checkpoint": "dates-rnn"}),
 ]  # fmt: skip
 # Each element of a component that may have the keyboard is sent each key, which a listener of the window then tells of.
 SWALLOWED = """async ([strange, used]) => {
@@ -44,7 +46,7 @@ USED = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Enter", " ", "Escape
 def test_no_component_keeps_a_key_from_the_browser_that_it_has_no_use_for(page: Page) -> None:
     seen: set[str] = set()
     for path, ready, chosen in PAGES:
-        visit(page, path, f"{ready}[data-painted]", checkpoint="dates", source="24/07/69", lock="q3", **chosen)
+        visit(page, path, f"{ready}[data-painted]", **{"checkpoint": "dates", "source": "24/07/69", "lock": "q3", **chosen})
         names, swallowed = page.evaluate(SWALLOWED, [STRANGE, USED])
         assert swallowed == [], path
         seen |= set(names)

@@ -93,7 +93,7 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
 def test_a_cell_says_who_blocks_it(opened: Page) -> None:
     opened.mouse.move(*cell(opened, 3, 6))
     tip = opened.locator(".masks .tip")
-    expect(tip).to_contain_text("2 may not read 0")
+    expect(tip).to_contain_text("2 → 1 may not read 0")
     expect(tip).to_contain_text("look-ahead: the key comes after the query")
     expect(tip).to_contain_text("False, adds −∞")
     rows = opened.locator(".masks .forms tr")

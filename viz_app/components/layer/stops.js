@@ -57,13 +57,9 @@ class Stops extends Rows {
     cell("answer", `${where}: probability of ${picture.answer?.[0]}, the model's answer`, ({ x, wide }) => this.bar(x, y, wide, stop.answer, 1, row, share(stop.answer)));
     if (tokens) this.said(stop, line, y, tokens, where, row);
     if (!stop.site) return;
-    const choose = () => this.on.choose(stop.site);
+    const choose = () => void this.on.choose(stop.site);
     row.onclick = choose;
-    row.onkeydown = (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      choose();
-    };
+    useKeys(row, { Enter: choose, " ": choose });
   }
 
   // The most probable tokens, as many as there is room for, each shaded by its probability.

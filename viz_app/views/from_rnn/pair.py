@@ -1,5 +1,7 @@
 """The same pair, two alignments: Bahdanau's, and one cross-attention head of a Transformer."""
 
+from functools import partial
+
 import streamlit as st
 
 from models import Scope
