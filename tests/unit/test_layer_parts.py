@@ -224,3 +224,12 @@ def test_a_layer_norm_that_is_not_the_runs_fails_and_an_answer_that_is_not_too()
 def test_no_number_is_no_pass() -> None:
     scope, trace = made("gpt")
     assert SUM in failed(scope, forged(trace, "decoder.layers.0.ff.ff_out", by=float("nan")), "text")
+
+
+def test_the_direction_of_what_is_added_is_told_against_the_stream_before_it(run) -> None:
+    """By numpy, and nowhere against the stream behind: that holds what was added already."""
+    scope, trace = run
+    for part in parts(scope.model, trace, trace.next_token.stream, POSITION):
+        added, before = (vector.numpy().astype(np.float64) for vector in (part.added, part.before))
+        expected = added @ before / (np.linalg.norm(added) * np.linalg.norm(before))
+        assert part.direction == pytest.approx(expected, abs=1e-5)
