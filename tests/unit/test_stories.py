@@ -71,3 +71,10 @@ def test_a_thing_is_taken_once():
 def test_a_seed_tells_the_same_stories_again():
     assert told("train", 50) == told("train", 50)
     assert told("train", 50, "6") != told("train", 50)
+
+
+def test_training_begins_with_short_stories_and_ends_with_the_longest():
+    assert [stories.longest_at(step) for step in (0, 2999, 3000, 6001, 14_999, 15_000, 24_000)] == [5, 5, 6, 7, 9, 10, 10]
+    for longest in (2, 5, 7):
+        some = itertools.islice(stories.stories("train", "3", longest), 600)
+        assert max(story.context.count(".") for story in some) == longest
