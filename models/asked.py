@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from models.architectures.base import ORDER, POSITIONS, TEXT, Field
 from models.tokenizers.base import Tokenizer
-from models.tokenizers.encoding import Encoding, joined
+from models.tokenizers.encoding import Encoding, framed, joined
 from models.tokenizers.special_tokens import BERT
 
 Value = str | Encoding | Sequence[int] | None     # of a field: a text, an encoded one, or positions; None where it is left out
@@ -46,7 +46,8 @@ def encoded(fields: Sequence[Field], values: Texts, tokenizer: Tokenizer, n_ctx:
     Raises InputError for an empty or too long text, or for a position that holds no token."""
     streams: dict[str, Encoding] = {}
     for field, value in zip(fields, values, strict=False):
-        if value is None or (field.segment and field.optional and _is_blank(value)):
+        follows = field.stream in streams and bool(field.segment or field.before)      # a text of its own behind another
+        if value is None or (follows and field.optional and _is_blank(value)):
             continue
         if field.kind == POSITIONS:
             streams[field.stream] = _hiding(streams[field.stream], value, tokenizer, field)
@@ -55,9 +56,12 @@ def encoded(fields: Sequence[Field], values: Texts, tokenizer: Tokenizer, n_ctx:
             streams[field.stream] = _ordered(streams[field.stream], value, field)
             continue
         row = value if isinstance(value, Encoding) else _row(value, field, tokenizer, n_ctx)
-        between = " " * bool(field.segment)
-        streams[field.stream] = joined(streams[field.stream], row, between) if field.stream in streams else row
+        streams[field.stream] = joined(streams[field.stream], row, " " * follows) if field.stream in streams else row
         _check_length(streams[field.stream], field, fields, n_ctx)
+    for field in fields:
+        if field.closing and (row := streams.get(field.stream)) and (mark := tokenizer.special(field.closing)):
+            streams[field.stream] = row if row.ids[-1] == mark[0] else framed(row, None, mark)    # an encoded one has it
+            _check_length(streams[field.stream], field, fields, n_ctx)
     return streams
 
 

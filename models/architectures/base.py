@@ -20,6 +20,7 @@ from models.trace import tap
 from models.trace.outputs import NextToken, Output
 
 NEXT_TOKEN = "next token"       # the output of every model that writes
+CLASSES = "classes"             # that of one which says what kind of text it reads
 
 TEXT, POSITIONS, ORDER = "text", "positions", "order"      # kinds of fields
 
@@ -42,6 +43,7 @@ class Field:
     optional: bool = False
     before: str = ""          # the special token that stands before the text, by its name in the tokenizer ("start", "cls")
     after: str = ""           # the one behind it
+    closing: str = ""         # the one behind all that stands on its stream
     segment: int | None = None    # of several texts on one stream, which this is; None where a model does not mark them
     kind: str = TEXT
 
@@ -62,7 +64,7 @@ class Architecture(nn.Module):
 
     fields: tuple[Field, ...]            # texts first
     streams: ClassVar[tuple[str, ...]]
-    writes: ClassVar[str] = ""           # the stream whose next token is predicted; "" in a model that does not write
+    writes: ClassVar[str] = ""           # the stream whose next token is predicted; "" in a model that predicts none
     kinds: tuple[SiteKind, ...]          # of its attentions, in the order a reader meets them
     is_recurrent: bool = False           # a state carries the past: it has no keys to cache and no way back
 
@@ -96,7 +98,7 @@ class Architecture(nn.Module):
 
     @property
     def can_write(self) -> bool:
-        """Whether it predicts the next token of a stream, and so can write one."""
+        """Whether it predicts the next token of a stream that is open behind, and so can write one."""
         return bool(self.writes)
 
     @property
@@ -211,7 +213,7 @@ class Architecture(nn.Module):
 SIZES = {
     "vocab_size": (1, 2**20), "d_model": (1, 2**16), "d_ff": (1, 2**18), "d_hidden": (1, 2**16), "d_align": (1, 2**16),
     "n_encoder_layers": (0, 256), "n_decoder_layers": (0, 256), "n_self_layers": (0, 256), "n_layers": (0, 256),
-    "n_ctx": (2, 2**16), "window": (0, 2**16), "n_segments": (1, 16),
+    "n_ctx": (2, 2**16), "window": (0, 2**16), "n_segments": (1, 16), "n_texts": (1, 2),
 }  # fmt: skip
 CHOICES = {"init": ("xavier", "scaled", "normal"), "head": ("pretraining", "span", "classes")}
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
@@ -241,3 +243,14 @@ def check_fields(config: object) -> None:
         raise ValueError(f"dropout must be at least 0 and below 1, not {config.dropout}")
     if not 0 <= config.pad_id < config.vocab_size:
         raise ValueError(f"pad_id must be a token of the vocabulary, 0 to {config.vocab_size - 1}, not {config.pad_id}")
+
+
+def class_names(classes: str) -> tuple[str, ...]:
+    """The names in a configuration's `classes`, which commas separate."""
+    return tuple(name.strip() for name in classes.split(",") if name.strip())
+
+
+def check_classes(head: str, classes: str) -> None:
+    """Raises ValueError for a head that classifies and has no classes to choose from, or one that has and does not."""
+    if (head == CLASSES) != (len(class_names(classes)) > 1):
+        raise ValueError(f"classes must be two names or more for the head classes, and none for another, not {classes!r}")

@@ -9,7 +9,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import POSITIONS, Answers, Architecture, Family, Field, check_fields
+from models.architectures.base import (
+    CLASSES,
+    POSITIONS,
+    Answers,
+    Architecture,
+    Family,
+    Field,
+    check_classes,
+    check_fields,
+    class_names,
+)
 from models.layers import masks
 from models.layers.blocks import ACTIVATIONS, NORMAL_STD, SelfLayer, Stack
 from models.layers.masks import Mask, Masks, SiteKind
@@ -20,7 +30,7 @@ from models.trace import tap
 from models.trace.outputs import ClassProbabilities, MaskedToken, Output, Span, best_span
 
 SELF = SiteKind("self", "encoder", "self", "text", "text")
-MASKED, NEXT_SENTENCE, SPAN, CLASSES = "masked token", "next sentence", "span", "classes"
+MASKED, NEXT_SENTENCE, SPAN = "masked token", "next sentence", "span"
 IS_NEXT = ("next", "not next")      # of NEXT_SENTENCE, by its class
 
 _FIRST = {"before": "cls", "after": "sep", "segment": 0}
@@ -58,8 +68,7 @@ class BERTConfig:
         if self.d_ff == 0:
             object.__setattr__(self, "d_ff", 4 * self.d_model)
         check_fields(self)
-        if (self.head == "classes") != (len(self.class_names) > 1):
-            raise ValueError(f"classes must be two names or more for the head classes, and none for another, not {self.classes!r}")
+        check_classes(self.head, self.classes)
 
     @property
     def family(self) -> Family:
@@ -67,7 +76,7 @@ class BERTConfig:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        return tuple(name.strip() for name in self.classes.split(",") if name.strip())
+        return class_names(self.classes)
 
     @classmethod
     def base(cls, vocab_size: int = 30_522) -> "BERTConfig":

@@ -1,20 +1,42 @@
 """The decoder-only Transformer of GPT (Radford et al. 2018, 2019), read top to bottom: one text, in which every token is
-predicted from those before it."""
+predicted from those before it; and what the paper puts on it to classify texts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import Architecture, Family, Field, check_fields
+from models.architectures.base import (
+    CLASSES,
+    NEXT_TOKEN,
+    Answers,
+    Architecture,
+    Family,
+    Field,
+    check_classes,
+    check_fields,
+    class_names,
+)
 from models.layers import masks
 from models.layers.blocks import NORMAL_STD, SelfLayer, Stack
 from models.layers.cache import Cache
 from models.layers.masks import Mask, MaskLayer, Masks, SiteKind
 from models.layers.sublayers import Sublayer
+from models.tokenizers.base import Encoding, Tokenizer
 from models.trace.edits import MaskChange, ready_made
+from models.trace.outputs import ClassProbabilities, Output
 
 SELF = SiteKind("self", "decoder", "self", "text", "text")
+HEADS = ("pretraining", CLASSES)
+
+CONTINUED = (Field("text", "text", before="start"), Field("continuation", "text", optional=True))
+CLASSIFIED = (      # one text, or two with a delimiter between them; the token behind the last answers (§3.3)
+    Field("text", "text", before="start", closing="extract"),
+    Field("second_text", "text", before="delimiter", optional=True),
+)
+FORMULA = "decoder output · embeddingᵀ"      # of the logits
 
 
 @dataclass(frozen=True)
@@ -34,6 +56,9 @@ class GPTConfig:
     similarity: str = "scaled dot"   # or another of models.layers.similarity.KINDS
     init: str = "scaled"          # GPT-2's; see Stack
     window: int = 0               # how many tokens before its own a position may look back (k); 0: all
+    head: str = "pretraining"     # the next token; "classes" says of a whole text what it is, too
+    classes: str = ""             # the names of the head "classes", separated by commas
+    n_texts: int = 1              # that it classifies together
     pad_id: int = 0
     start_id: int = 1
     end_id: int = 2
@@ -42,6 +67,13 @@ class GPTConfig:
         if self.d_ff == 0:
             object.__setattr__(self, "d_ff", 4 * self.d_model)
         check_fields(self)
+        check_classes(self.head, self.classes)
+        if self.head not in HEADS:
+            raise ValueError(f"head of a GPT must be {' or '.join(HEADS)}, not {self.head!r}")
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return class_names(self.classes)
 
     @property
     def family(self) -> Family:
@@ -59,9 +91,10 @@ class GPTConfig:
 
 
 class GPT(Architecture):
-    """h₀ = U·W_e + W_p; hₗ = layer(hₗ₋₁); P(u) = softmax(hₙ·W_eᵀ) (Radford et al. 2018, eq. 2)."""
+    """h₀ = U·W_e + W_p; hₗ = layer(hₗ₋₁); P(u) = softmax(hₙ·W_eᵀ) (Radford et al. 2018, eq. 2). With the head "classes" also
+    P(y) = softmax(h·W_y), where h is the last token's hₙ (eq. 4); that token closes the text, so nothing is written behind it."""
 
-    fields = (Field("text", "text", before="start"), Field("continuation", "text", optional=True))
+    fields = CONTINUED
     streams = ("text",)
     writes = "text"
     kinds = (SELF,)
@@ -74,10 +107,25 @@ class GPT(Architecture):
             return SelfLayer(*sizes, kind=SELF, activation=config.activation)
 
         self.decoder = Stack(make, config.n_layers, config.d_model, config.norm, config.init)
+        self.heads = nn.ModuleDict()
+        if config.head == CLASSES:
+            self.fields = CLASSIFIED[: config.n_texts]
+            self.heads[CLASSES] = nn.Linear(config.d_model, len(config.class_names), bias=False)      # W_y
+            nn.init.normal_(self.heads[CLASSES].weight, std=NORMAL_STD)
         for table in (self.embedding.weight, self.positions.table):     # as in the papers, whatever the layers' init
             if isinstance(table, nn.Parameter):
                 nn.init.normal_(table, std=NORMAL_STD)
         self._set_paths()
+
+    @classmethod
+    def possible_fields(cls) -> tuple[Field, ...]:
+        """What either of the heads is asked."""
+        return tuple(dict.fromkeys((*CONTINUED, *CLASSIFIED)))
+
+    @property
+    def can_write(self) -> bool:
+        """Whether its text is open behind."""
+        return self.config.head != CLASSES
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
@@ -87,9 +135,16 @@ class GPT(Architecture):
     def last_norm(self) -> nn.Module:
         return self.decoder.last_norm
 
-    def forward(self, text: Int[Tensor, "batch n"], masks: Masks | None = None) -> Float[Tensor, "batch n vocab"]:
-        """Logits of the token after each position."""
-        return self.decode(text, None, self.masks(text) if masks is None else masks)
+    def forward(
+        self, text: Int[Tensor, "batch n"], masks: Masks | None = None
+    ) -> Float[Tensor, "batch n vocab"] | Answers:
+        """Logits of the token after each position; beside them those of the classes, where it has any."""
+        h = self._states(text, self.masks(text) if masks is None else masks)             # (batch, n, d_model)
+        following = self._logits(h, FORMULA)
+        if self.config.head != CLASSES:
+            return following
+        last = (text != self.config.pad_id).sum(1) - 1                                   # of each row
+        return {CLASSES: self.heads[CLASSES](self.dropout(h[torch.arange(len(h)), last])), NEXT_TOKEN: following}
 
     def masks(self, text: Int[Tensor, "batch n"]) -> Masks:
         """Padding and look-ahead; the window, where there is one."""
@@ -116,9 +171,25 @@ class GPT(Architecture):
         self, row: Int[Tensor, "batch m"], memory: None, masks: Masks, cache: Cache | None = None, start: int = 0
     ) -> Float[Tensor, "batch m vocab"]:
         """Logits after each position of `row`, whose first token stands at position `start` (>0 with a cache)."""
-        x = self._embed(row, "text", "decoder", start)
-        x = self.decoder(x, masks[SELF.name], cache)
-        return self._logits(x, "decoder output · embeddingᵀ")
+        return self._logits(self._states(row, masks, cache, start), FORMULA)
+
+    def _states(
+        self, row: Int[Tensor, "batch m"], masks: Masks, cache: Cache | None = None, start: int = 0
+    ) -> Float[Tensor, "batch m d_model"]:
+        """The last layer's vectors, hₙ."""
+        return self.decoder(self._embed(row, "text", "decoder", start), masks[SELF.name], cache)
+
+    def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
+        """The classes, where it has any, and the next token."""
+        found = super().outputs(answers, streams, tokenizer)
+        if self.config.head != CLASSES:
+            return found
+        last = len(streams["text"].ids) - 1
+        return {CLASSES: ClassProbabilities("text", last, self.config.class_names, answers[CLASSES]), **found}
+
+    def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
+        """The most probable class; of a model that writes its first choice after each position."""
+        return outputs[CLASSES].predicted if CLASSES in outputs else super().answer(outputs, streams, tokenizer)
 
     def longest(self, n_given: int) -> int:
         """As many as it can read."""

@@ -18,7 +18,7 @@ from models.errors import CheckpointError
 from models.tokenizers import byte_level, wordpiece
 from models.tokenizers.encoding import Encoding, framed, hiding, joined, span, trimmed
 from models.tokenizers.pieces import alphabet, by_character, by_piece, trainer
-from models.tokenizers.special_tokens import PLAIN
+from models.tokenizers.special_tokens import CLASSIFIED, PLAIN
 from models.tokenizers.stored import ids_of_specials, with_vocabulary_of
 
 PAD, START, END, UNKNOWN = range(4)     # of a vocabulary that begins with PLAIN
@@ -73,6 +73,18 @@ class Tokenizer:
     def wordpiece(cls, texts: Iterable[str], vocab_size: int) -> "Tokenizer":
         """Pieces of words in small letters, learned on `texts`, with BERT's special tokens."""
         return cls(with_vocabulary_of(json.loads(wordpiece.learned(texts, vocab_size).to_str())))
+
+    def for_classes(self) -> "Tokenizer":
+        """A vocabulary with the special tokens of a text that is classified: this one where it has its own, else this one with
+        CLASSIFIED behind it. Raises ValueError if one of these is another token there."""
+        if self.cls_id is not None or "extract" in self.special_ids:
+            return self
+        content = json.loads(self.to_json())
+        vocabulary = content["model"]["vocab"]
+        if taken := [token for token in CLASSIFIED.values() if token in vocabulary]:
+            raise ValueError(f"this vocabulary has a token {taken[0]} already, which is to mark what is classified")
+        vocabulary |= {token: len(vocabulary) + i for i, token in enumerate(CLASSIFIED.values())}
+        return Tokenizer(with_vocabulary_of(content))
 
     @property
     def vocab_size(self) -> int:

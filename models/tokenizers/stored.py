@@ -28,7 +28,9 @@ def with_vocabulary_of(content: Any) -> tokenizers.Tokenizer:
     if model.get("type") == "WordLevel":
         return by_character(vocabulary)
     backend = by_wordpiece(vocabulary) if model.get("type") == "WordPiece" else _by_merges(content, vocabulary)
-    backend.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in specials.values()])
+    tokens = sorted(vocabulary, key=vocabulary.get)
+    special = [tokens[i] for i in special_ids(tokens).values()]
+    backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     return backend
 
 

@@ -117,7 +117,7 @@ def test_a_configuration_made_in_code_is_checked_too(config):
 RANGES = {
     "vocab_size": (1, 1_048_576), "d_model": (1, 65_536), "d_ff": (1, 262_144), "d_hidden": (1, 65_536), "d_align": (1, 65_536),
     "n_encoder_layers": (0, 256), "n_decoder_layers": (0, 256), "n_self_layers": (0, 256), "n_layers": (0, 256),
-    "n_ctx": (2, 65_536), "window": (0, 65_536),
+    "n_ctx": (2, 65_536), "window": (0, 65_536), "n_texts": (1, 2),
 }  # fmt: skip
 
 
