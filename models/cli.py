@@ -18,7 +18,10 @@ from models.training.recipes import PLANS
 
 PAIRS = {"nargs": "+", "metavar": "FILE"}
 TWO_WAYS = "a tab-separated file, or two that agree line by line; .gz too"
-TEXTS = "files of text, tables (.tsv) by their first column (language, mlm); question, context and answer, tabs between (span)"
+TEXTS = (
+    "files of text, tables (.tsv) by their first column (language, mlm); question, context and answer, tabs between (span); text "
+    "and label (classify)"
+)
 EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError, ValueError)
 
 
@@ -61,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--valid", type=Path, **PAIRS, help="pairs to validate on, instead of 1 %% of --data")
     train.add_argument("--test", type=Path, **PAIRS, help="pairs to score at the end, instead of 2 %% of --data")
     train.add_argument("--vocabulary", metavar="CHECKPOINT", help="use this checkpoint's tokens (translation)")
+    train.add_argument("--from", dest="start", metavar="CHECKPOINT", help="go on from this checkpoint's weights, with its tokens")
     train.add_argument("--out", type=Path, help="folder of the checkpoint (runs/TASK-MODEL)")
     over = train.add_mutually_exclusive_group()
     over.add_argument("--resume", action="store_true", help="go on from the last saved state in --out")
@@ -145,7 +149,7 @@ def _inspect(options: argparse.Namespace) -> int:
     for name, p in scope.model.named_parameters():
         print(f"  {name:48} {' × '.join(map(str, p.shape)):>12} {p.numel():>10,}")
     print("\ntraining")
-    for name in ("command", "step", "averaged_steps", "training_seconds", "device", "data", "licence", "scores"):
+    for name in ("command", "start", "step", "averaged_steps", "training_seconds", "device", "data", "licence", "scores"):
         print(f"  {name:18} {record.get(name)}")
     print(f"  {'snapshots':18} {', '.join(map(str, scope.snapshots)) or 'none'}")
     for row in [r for r in record.get("curve", []) if "validation loss" in r]:

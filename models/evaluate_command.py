@@ -15,6 +15,7 @@ from models.devices import chosen_device
 from models.scope import Scope, load
 from models.tasks import open_task
 from models.tasks.base import Case, Task
+from models.tasks.classify import ClassifyTask
 from models.tasks.language import LanguageTask, Passage
 from models.tasks.masked import MaskedTask
 from models.tasks.pair_files import as_paths, fingerprint, read_pairs
@@ -23,6 +24,9 @@ from models.tasks.text_files import DOCUMENTS
 from models.tasks.translation import TranslationTask, as_cases
 from models.training.evaluation import METRICS, by_length, hypotheses, signature
 from models.training.likelihood import PERPLEXITY, baselines, likelihoods
+
+Answered = MaskedTask | SpanTask | ClassifyTask
+SETTINGS = ("lm_weight", "fold")      # of a task, that its data's record holds
 
 
 def record_score(task: Task, out: Path, device: torch.device) -> None:
@@ -72,7 +76,7 @@ def _predict(task: LanguageTask, scope: Scope, limit: int | None = None, *, reco
         add_to_record(scope.path, **_likelihoods(scope, measured | counted, len(passages)))
 
 
-def _measure(task: MaskedTask | SpanTask, scope: Scope, limit: int | None = None, *, record: bool = False, of: str = "") -> None:
+def _measure(task: Answered, scope: Scope, limit: int | None = None, *, record: bool = False, of: str = "") -> None:
     """Print how well a model that does not write answers held-out cases; add it to the record if asked."""
     found, n = _measured_by(task, scope, limit, of)
     for name, value in found.items():
@@ -82,7 +86,7 @@ def _measure(task: MaskedTask | SpanTask, scope: Scope, limit: int | None = None
         add_to_record(scope.path, **_scores(scope, task.metric, found, n))
 
 
-def _measured_by(task: MaskedTask | SpanTask, scope: Scope, limit: int | None, of: str = "") -> tuple[dict[str, float], int]:
+def _measured_by(task: Answered, scope: Scope, limit: int | None, of: str = "") -> tuple[dict[str, float], int]:
     """The task's own measures, with a bar, and over how many cases."""
     n_cases = 0
     with tqdm(unit="case", leave=False, desc=of or None) as bar:
@@ -128,7 +132,7 @@ def evaluate(options: argparse.Namespace) -> int:
         raise ValueError("--record is for the score over all cases, not for one with a --limit")
     if scope.task == LanguageTask.name:
         return _evaluate_text(scope, options)
-    if scope.task in (MaskedTask.name, SpanTask.name):
+    if scope.task in (MaskedTask.name, SpanTask.name, ClassifyTask.name):
         return _evaluate_answers(scope, options)
     metric, cases = _cases(options, scope)
     if options.snapshots:
@@ -173,8 +177,10 @@ def _evaluate_answers(scope: Scope, options: argparse.Namespace) -> int:
     """What a model that does not write answers, of the finished weights or of each snapshot."""
     if options.test or options.by_length:
         raise ValueError("--test and --by-length are for a model that writes")
-    task = open_task(scope.task, options.data, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx)
-    if task.data() != scope.training.get("data"):
+    trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
+    settings = {name: trained_on[name] for name in SETTINGS if name in trained_on}
+    task = open_task(scope.task, options.data, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx, **settings)
+    if task.data() != trained_on:
         _note("this is not the data the checkpoint was trained on")
     if not options.snapshots:
         _measure(task, scope, options.limit, record=options.record)

@@ -10,14 +10,16 @@ from typing import Any
 
 from tqdm import tqdm
 
-from models.architectures import ARCHITECTURES
+from models.architectures import ARCHITECTURES, name_of
 from models.devices import chosen_device
 from models.evaluate_command import record_score
-from models.scope import load
+from models.scope import Scope, load
 from models.tasks import open_task
+from models.tasks.classify import ClassifyTask
 from models.tasks.pair_files import read_pairs
 from models.training.recipes import PLANS, Plan, in_words, plan_for
 from models.training.run_folder import claimed, clear, leftovers
+from models.training.start import Start, sizes_of
 from models.training.trainer import Recipe, Trainer, join_processes
 
 
@@ -37,6 +39,7 @@ def _settings() -> dict[str, dict[str, type]]:
     sizes = {f.name: f.type for _, read in ARCHITECTURES.values() for f in fields(read)}
     recipe = {f.name: f.type for f in fields(Recipe)}
     data = {"vocab_size": int, "max_tokens": int, "batch_size": int, "licence": str, "documents": str, "tokens": str}
+    data |= {"lm_weight": float, "fold": int}
     sizes = {n: t for n, t in sizes.items() if n != "vocab_size" and not n.endswith("_id")}
     return {"model": sizes, "data": data, "recipe": recipe}
 
@@ -46,9 +49,9 @@ def _model(options: argparse.Namespace) -> str:
     return options.model or next(iter(PLANS[options.task]))
 
 
-def plan_of(options: argparse.Namespace, n_pairs: int | None = None) -> Plan:
-    """The plan of the task, the model and so many sentence pairs, with the flags that were given. Raises ValueError for a
-    flag that is not theirs."""
+def plan_of(options: argparse.Namespace, n_pairs: int | None = None, start: Scope | None = None) -> Plan:
+    """The plan of the task, the model and so many sentence pairs, with the sizes and the vocabulary of a checkpoint that the run
+    goes on from, and with the flags that were given. Raises ValueError for a flag that is not theirs, and for a start that is."""
     plan = plan_for(options.task, _model(options), n_pairs)
     given = {
         kind: {n: v for n in names if (v := getattr(options, n)) is not None} for kind, names in _settings().items()
@@ -58,13 +61,17 @@ def plan_of(options: argparse.Namespace, n_pairs: int | None = None) -> Plan:
     odd |= {n: f"the model {_model(options)}" for n in given["model"] if n not in sizes}
     for name, of in odd.items():
         raise ValueError(f"--{name.replace('_', '-')} is no setting of {of}")
-    if options.vocabulary and "vocab_size" not in plan.data:
-        raise ValueError(f"--vocabulary is no setting of the task {options.task}")
-    sizes, recipe, data = plan.sizes | given["model"], replace(plan.recipe, **given["recipe"]), plan.data | given["data"]
+    for flag, is_given in (("vocabulary", options.vocabulary), ("from", start)):
+        if is_given and "vocab_size" not in plan.data:
+            raise ValueError(f"--{flag} is no setting of the task {options.task}")
+    if start and name_of(start.config) != _model(options):
+        raise ValueError(f"--from {start.name} is no {_model(options)} but a {name_of(start.config)}")
+    sizes = plan.sizes | (sizes_of(start) if start else {}) | given["model"]
+    recipe, data = replace(plan.recipe, **given["recipe"]), plan.data | given["data"]
     if "n_ctx" in data:
         data |= {"n_ctx": sizes["n_ctx"]}      # a row of text is as long as what the model reads
-    if options.vocabulary:
-        data |= {"tokenizer": load(options.vocabulary, device="cpu").tokenizer}
+    if options.vocabulary or start:
+        data |= {"tokenizer": (start or load(options.vocabulary, device="cpu")).tokenizer}
         del data["vocab_size"]
     return Plan(plan.config, sizes, recipe, data)
 
@@ -72,15 +79,20 @@ def plan_of(options: argparse.Namespace, n_pairs: int | None = None) -> Plan:
 def train(options: argparse.Namespace) -> int:
     """Run `attnscope train`; returns the status, 130 if it was stopped."""
     n_pairs = len(read_pairs(options.data)) if options.task == "translation" and options.data else None
-    plan, device = plan_of(options, n_pairs), chosen_device(options.device)
+    start, device = load(options.start, device="cpu") if options.start else None, chosen_device(options.device)
+    plan = plan_of(options, n_pairs, start)
     out = options.out or Path("runs") / f"{options.task}-{_model(options)}"
     rank = join_processes(device)
     own = {"validation_files": options.valid, "test_files": options.test}
     task = open_task(options.task, options.data, **plan.data, **{name: files for name, files in own.items() if files})
     ids = {f"{name}_id": i for name, i in task.tokenizer.special_ids.items()}
     named = {f.name: ids[f.name] for f in fields(plan.config) if f.name in ids}
+    told = task.sizes if isinstance(task, ClassifyTask) else {}
+    named |= {f.name: told[f.name] for f in fields(plan.config) if f.name in told}
     config = plan.config(task.tokenizer.vocab_size, **named | plan.sizes)
-    trainer = Trainer(task, config, plan.recipe, out, device, options.command)
+    if isinstance(task, ClassifyTask):
+        task.check(config)
+    trainer = Trainer(task, config, plan.recipe, out, device, options.command, Start.of(start) if start else None)
     with claimed(out) if rank == 0 else nullcontext():
         if options.resume:
             print(f"resumed at step {trainer.resume()}")

@@ -3,6 +3,7 @@
     task, command, licence, device, torch      texts
     step, averaged_steps, processes            counts
     recipe, data                               objects; the data's file is a text
+    start                                      the name of the checkpoint that the run went on from, and the digest of its weights
     training_seconds                           a number
     scores                                     {name: percent}, and "cases", a count; names that end in one of NOT_PERCENT are
                                                numbers in that unit
@@ -106,6 +107,8 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("step", "averaged_steps", "processes"), _COUNT),
     "training_seconds": ("a number of seconds", lambda value: _is_number(value) and value >= 0),
     "recipe": ("an object", lambda value: isinstance(value, dict)),
+    "start": ("an object of a name and the digest of its weights", lambda value: isinstance(value, dict)
+              and _is_text(value.get("name")) and _is_checksum(value.get("weights"))),
     "data": ("an object, its file a text", lambda value: isinstance(value, dict) and _is_text(value.get("file", ""))),
     "scores": ("an object of percentages, likelihoods and a count of cases", _are_scores),
     "measured_on": ("a SHA-256 sum", _is_checksum),

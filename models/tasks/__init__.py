@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from models.tasks.base import DataError, Task
+from models.tasks.classify import ClassifyTask
 from models.tasks.dates import DatesTask
 from models.tasks.language import LanguageTask
 from models.tasks.masked import MaskedTask
@@ -13,11 +14,15 @@ from models.tasks.translation import TranslationTask
 
 __all__ = ["NAMES", "DataError", "Task", "open_task"]
 
-NAMES = ("dates", "translation", "language", "mlm", "span")
+_OF_FILES = {
+    "language": ("files of text", LanguageTask), "mlm": ("files of text", MaskedTask),
+    "classify": ("tables of texts and labels", ClassifyTask),
+}  # fmt: skip
+NAMES = ("dates", "translation", "language", "mlm", "span", "classify")
 
 
 def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
-    """The task of that name. translation, language and mlm need data files. Raises DataError."""
+    """The task of that name. translation, language, mlm and classify need data files. Raises DataError."""
     if name == "dates":
         if data is not None or settings.keys() & {"validation_files", "test_files"}:
             raise DataError("dates are generated; they take no data file")
@@ -28,10 +33,11 @@ def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
         return TranslationTask(data, **settings)
     if settings.keys() & {"validation_files", "test_files"} and name in NAMES:
         raise DataError(f"{name} takes its held-out texts from its own files; --valid and --test are for translation")
-    if name in ("language", "mlm"):
+    if name in _OF_FILES:
+        wanted, make = _OF_FILES[name]
         if data is None:
-            raise DataError(f"{name} needs one or several files of text (--data FILE …)")
-        return (LanguageTask if name == "language" else MaskedTask)(data, **settings)
+            raise DataError(f"{name} needs one or several {wanted} (--data FILE …)")
+        return make(data, **settings)
     if name == "span":
         files = [data] if data is None or isinstance(data, str | Path) else list(data)
         if len(files) != 1:

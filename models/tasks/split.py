@@ -3,7 +3,7 @@
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 SETS = ("train", "test", "validation")   # texts that say the same all belong to the first of these that one falls into
 
@@ -17,11 +17,25 @@ CLIPPED = {
 }  # fmt: skip
 
 
+FOLDS = 5       # of fold_of: each text is in the test set of one
+
+
 def split_of(source: str) -> str:
     """ "test" (2 %), "validation" (1 %) or "train", by a hash of the sentence without case and spacing."""
-    plain = " ".join(_plain(source).split())
-    bucket = int.from_bytes(hashlib.blake2b(plain.encode(), digest_size=8).digest(), "big") % 100
+    bucket = _bucket(source)
     return "test" if bucket < 2 else "validation" if bucket == 2 else "train"
+
+
+def fold_of(source: str, fold: int) -> str:
+    """The same of few texts: "test" (20 %), "validation" (10 %) or "train", in one of FOLDS such splits."""
+    bucket = (_bucket(source) - fold * 100 // FOLDS) % 100
+    return "test" if bucket < 20 else "validation" if bucket < 30 else "train"
+
+
+def _bucket(source: str) -> int:
+    """0 to 99, by a hash of the sentence without case and spacing."""
+    plain = " ".join(_plain(source).split())
+    return int.from_bytes(hashlib.blake2b(plain.encode(), digest_size=8).digest(), "big") % 100
 
 
 def same_text(text: str) -> str:
@@ -33,10 +47,12 @@ def same_text(text: str) -> str:
     return joined.replace("cannt", "cant") or plain.strip()   # "can not"; a text of signs alone is itself
 
 
-def sets_of(sources: Iterable[str], given: Mapping[str, Iterable[str]]) -> dict[str, str]:
+def sets_of(
+    sources: Iterable[str], given: Mapping[str, Iterable[str]], split_of: Callable[[str], str] = split_of
+) -> dict[str, str]:
     """Each source → the set it belongs to, "left out" or "taken out".
 
-    The hash decides; texts that say the same but fall into several sets are left out of all but the first of SETS.
+    `split_of`, a hash, decides; texts that say the same but fall into several sets are left out of all but the first of SETS.
     `given` has the sources of sets that come from elsewhere ("test", "validation"): what says the same as one of them is
     taken out, and the hash does not choose those sets."""
     taken = {same_text(source) for texts in given.values() for source in texts}

@@ -18,7 +18,8 @@ Window = tuple[Sequence[int], Sequence[int]]   # a text's inputs, and the label 
 # ids and segments of a row, the positions at which a token is to be guessed, the tokens there, and the row's class
 Masked = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int], tuple[int]]
 Question = tuple[Sequence[int], Sequence[int], tuple[int, int]]     # ids and segments of a row, first and last token of the answer
-Example = Pair | Window | Masked | Question
+Labelled = tuple[Sequence[int], Sequence[int], tuple[int]]      # ids and segments (if it has any) of a row, its class
+Example = Pair | Window | Masked | Question | Labelled
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,13 @@ def collate_questions(rows: Sequence[Question], pad_id: int) -> Batch:
     """Pad to the longest; the labels are the first and the last token of each answer."""
     ids, segments, answers = zip(*rows, strict=True)
     return Batch((_stack(ids, pad_id), _stack(segments, 0)), torch.tensor(answers))
+
+
+def collate_labelled(rows: Sequence[Labelled], pad_id: int) -> Batch:
+    """Pad to the longest; the labels are the token after each position."""
+    ids, segments, classes = zip(*rows, strict=True)
+    inputs = (_stack(ids, pad_id), *([_stack(segments, 0)] if segments[0] else []))
+    return Batch(inputs, _stack([[*row[1:], NO_LABEL] for row in ids], NO_LABEL), torch.tensor(classes).flatten())
 
 
 def _stack(rows: Sequence[Sequence[int]], fill: int) -> Tensor:

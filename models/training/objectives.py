@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from models.architectures.base import Answers
+from models.architectures import base
+from models.architectures.base import NEXT_TOKEN, Answers
 from models.architectures.bert import MASKED, NEXT_SENTENCE
 from models.training.batches import NO_LABEL, Batch
 
@@ -41,6 +42,15 @@ def spans(answers: Answers, batch: Batch, smoothing: float) -> Losses:
     ends = (answers["start"], batch.labels[:, 0]), (answers["end"], batch.labels[:, 1])
     losses = (F.cross_entropy(logits.float(), place, label_smoothing=smoothing, reduction="sum") for logits, place in ends)
     return {LABELS: sum(losses)}
+
+
+def classified(answers: Answers, batch: Batch, smoothing: float, lm_weight: float) -> Losses:
+    """L3 = L2 + λ·L1 (Radford et al. 2018, eq. 5): of the class of each text and, `lm_weight` times, of every token after those
+    before it, where there is such a factor."""
+    of_texts = F.cross_entropy(answers[base.CLASSES].float(), batch.classes, label_smoothing=smoothing, reduction="sum")
+    if not lm_weight:
+        return {CLASSES: of_texts}
+    return {CLASSES: of_texts, LABELS: lm_weight * label_smoothed_loss(answers[NEXT_TOKEN], batch.labels)}
 
 
 class _CrossEntropy(torch.autograd.Function):

@@ -16,6 +16,7 @@ class Recipe:
     clip: float = 1.0               # largest gradient norm
     average_last: float = 0.2       # share of the run, at its end, whose weights are averaged (§6.1 averages the last ones)
     seed: int = 1
+    new_only: bool = False          # train only what the checkpoint that a run goes on from does not hold
     validate_every: int = 500       # steps
     save_every: int = 200           # steps between resumable states
     score_cases: int = 200          # validation cases decoded for the score; 0 for none

@@ -35,6 +35,9 @@ _LANGUAGE_DATA = {
     "documents": "paragraphs", "tokens": "byte pairs", "vocab_size": 4096, "max_tokens": 4096, "n_ctx": 128, "licence": None,
 }  # fmt: skip
 
+_CLASSIFY = Recipe(steps=500, warmup=100, learning_rate=0.05, label_smoothing=0.0, validate_every=100, score_cases=300)
+_CLASSIFY_DATA = {"vocab_size": 4000, "max_tokens": 1024, "n_ctx": 128, "fold": 0, "licence": None}
+
 # task → model → plan
 PLANS: dict[str, dict[str, Plan]] = {
     "dates": {
@@ -78,6 +81,20 @@ PLANS: dict[str, dict[str, Plan]] = {
                 n_snapshots=6, snapshot_ratio=4,
             ),
             {"batch_size": 32, "vocab_size": 400, "max_tokens": 4096, "n_ctx": 128, "licence": None},
+        ),
+    },
+    "classify": {
+        "gpt": Plan(
+            GPTConfig,
+            {"d_model": 120, "n_heads": 6, "n_layers": 4, "n_ctx": 128, "head": "classes"},
+            _CLASSIFY,
+            _CLASSIFY_DATA | {"tokens": "byte pairs", "lm_weight": 0.5},
+        ),
+        "bert": Plan(
+            BERTConfig,
+            {"d_model": 128, "n_heads": 4, "n_layers": 4, "n_ctx": 128, "head": "classes"},
+            _CLASSIFY,
+            _CLASSIFY_DATA | {"tokens": "word pieces"},
         ),
     },
 }

@@ -34,6 +34,7 @@ from models.training.likelihood import PERPLEXITY, likelihoods
 from models.training.objectives import CLASSES, LABELS, Losses
 from models.training.recipe import Recipe, StepRecord, scheduled_rate, snapshot_steps
 from models.training.run_folder import STATE, read_state, write_state
+from models.training.start import Start, freeze
 from models.weights import half_bytes
 
 N_WATCHED = 50      # validation examples whose cross-attention is watched, of every length
@@ -44,16 +45,23 @@ class Trainer:
     """One run in one process. `train()` yields a record a step; the folder holds the checkpoint and the resumable state."""
 
     def __init__(
-        self, task: Task, config: Config, recipe: Recipe, folder: Path, device: torch.device, command: str = ""
-    ) -> None:
+        self, task: Task, config: Config, recipe: Recipe, folder: Path, device: torch.device, command: str = "",
+        start: Start | None = None,
+    ) -> None:  # fmt: skip
         self.task, self.recipe, self.folder, self.device, self.command = task, recipe, Path(folder), device, command
         task.validation(), task.held_out(1)   # a split without cases raises DataError now, not after hours
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.world = dist.get_world_size() if dist.is_initialized() else 1
         torch.manual_seed(recipe.seed)
-        self.model = build(config).to(device)
+        self.model, self.start = build(config).to(device), start
+        given = start.into(self.model) if start else {}
+        if recipe.new_only and not given:
+            raise ValueError("new_only wants a checkpoint to go on from; without one, all weights are new")
         self.averaged = AveragedModel(self.model)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
+        if recipe.new_only:
+            freeze(self.model, given)
+        trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.Adam(trained, lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
         self.step = 0
         self.seconds = 0.0
         self.curve: list[dict[str, float]] = []
@@ -207,7 +215,7 @@ class Trainer:
         """What training.json holds: how these weights came to be."""
         return {
             "task": self.task.name, "command": self.command, "step": self.step, "trained_to": self.step,
-            "recipe": asdict(self.recipe),
+            "recipe": asdict(self.recipe), **({"start": self.start.record()} if self.start else {}),
             "averaged_steps": int(self.averaged.n_averaged), "data": self.task.data(), "licence": self.task.licence,
             "examples": [case.as_example() for case in self.task.held_out(N_EXAMPLES, validation=True)],
             "training_seconds": round(self.seconds), "device": str(self.device), "processes": self.world,
@@ -222,6 +230,7 @@ class Trainer:
             "model": self.model.state_dict(), "averaged": self.averaged.state_dict(),
             "optimizer": self.optimizer.state_dict(), "step": self.step, "seconds": self.seconds, "curve": self.curve,
             "recipe": asdict(self.recipe), "config": asdict(self.model.config), "first_batch": self._first_batch,
+            "start": self.start.record() if self.start else {},
         }
         write_state(self.folder / STATE, state)
 
@@ -244,6 +253,8 @@ class Trainer:
             if odd:
                 was, new = state[what].get(odd[0]), now[odd[0]]
                 raise CheckpointError(f"{path}: that run had {odd[0]} = {was}, this one has {new}; keep the settings")
+        if (was := state.get("start", {})) != (now := self.start.record() if self.start else {}):
+            raise CheckpointError(f"{path}: that run went on from {was.get('name', 'nothing')}, not {now.get('name', 'nothing')}")
         if state.get("first_batch", self._first_batch) != self._first_batch:
             raise CheckpointError(f"{path}: that run began with another batch; keep the data and its settings")
 
