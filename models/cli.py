@@ -8,19 +8,20 @@ from dataclasses import fields
 from pathlib import Path
 
 from models import evaluate_command, train_command
+from models.architectures.base import ORDER
 from models.checkpoint import CheckpointError, seal
 from models.devices import chosen_device
 from models.scope import InputError, folder_of, load
 from models.tasks import DataError
 from models.trace import Trace
-from models.trace.outputs import ClassProbabilities
+from models.trace.outputs import ClassProbabilities, TokenInOrder
 from models.training.recipes import PLANS
 
 PAIRS = {"nargs": "+", "metavar": "FILE"}
 TWO_WAYS = "a tab-separated file, or two that agree line by line; .gz too"
 TEXTS = (
-    "files of text, tables (.tsv) by their first column (language, mlm); question, context and answer, tabs between (span); text "
-    "and label (classify)"
+    "files of text, tables (.tsv) by their first column (language, mlm, permutation); question, context and answer, tabs between "
+    "(span); text and label (classify)"
 )
 EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError, ValueError)
 
@@ -75,6 +76,10 @@ def _parser() -> argparse.ArgumentParser:
     decode = commands.add_parser("decode", help="print what a checkpoint writes for a text, or answers")
     decode.add_argument("checkpoint")
     decode.add_argument("text", nargs="+", help="a text; of a model that is asked several, all: a question and its text")
+    decode.add_argument(
+        "--order", nargs="+", type=int, metavar="POSITION",
+        help="of a model that predicts in an order: all tokens of the text, counted from 0, the first to be predicted first",
+    )
     decode.add_argument("--how", choices=["greedy", "beam", "sample"], default="greedy")
     decode.add_argument("--seed", type=int, default=1, help="of --how sample")
     decode.set_defaults(run=_decode)
@@ -112,8 +117,12 @@ def _no_app(options: argparse.Namespace) -> int:
 
 def _decode(options: argparse.Namespace) -> int:
     scope = load(options.checkpoint, device=chosen_device(options.device))
+    orders = [field.name for field in scope.model.fields if field.kind == ORDER]
+    if options.order and not orders:
+        raise ValueError(f"--order is for a model that predicts in an order; {scope.name} does not")
     if not scope.model.can_write:
-        print("\n".join(_answers(scope.run(*options.text))))
+        order = {name: options.order for name in orders if options.order}
+        print("\n".join(_answers(scope.run(*options.text, **order))))
         return 0
     if len(options.text) > 1:
         raise ValueError(f"{scope.name} goes on from one text, not from {len(options.text)}")
@@ -123,13 +132,23 @@ def _decode(options: argparse.Namespace) -> int:
 
 
 def _answers(trace: Trace) -> Iterator[str]:
-    """What a model that does not write says: its answer's text, and of each class how probable it is."""
+    """What a model that does not write says: its answer's text, and of each class how probable it is; of one that predicts in an
+    order, token by token in that order, how surprising each was and what was expected."""
     classes = {name: output for name, output in trace.outputs.items() if isinstance(output, ClassProbabilities)}
-    if len(classes) < len(trace.outputs):
+    if ordered := [output for output in trace.outputs.values() if isinstance(output, TokenInOrder)]:
+        yield from _in_order(ordered[0], trace.streams[ordered[0].stream].tokens)
+    elif len(classes) < len(trace.outputs):
         yield trace.output
     for name, output in classes.items():
         each = zip(output.names, output.probabilities.tolist(), strict=True)
         yield f"{name}: " + ", ".join(f"{one} {100 * p:.1f} %" for one, p in each)
+
+
+def _in_order(output: TokenInOrder, tokens: Sequence[str]) -> Iterator[str]:
+    for position in output.order:
+        p, bits = float(output.log_probs[position].max().exp()), float(output.surprisal[position])
+        yield f"{position:3} {tokens[position]:16} {bits:6.2f} bits; expected {output.predicted[position]} ({100 * p:.1f} %)"
+    yield f"{float(output.surprisal.sum()):.2f} bits in all"
 
 
 def _seal(options: argparse.Namespace) -> int:

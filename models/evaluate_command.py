@@ -19,13 +19,14 @@ from models.tasks.classify import ClassifyTask
 from models.tasks.language import LanguageTask, Passage
 from models.tasks.masked import MaskedTask
 from models.tasks.pair_files import as_paths, fingerprint, read_pairs
+from models.tasks.permutation import PermutationTask
 from models.tasks.questions import SpanTask
 from models.tasks.text_files import DOCUMENTS
 from models.tasks.translation import TranslationTask, as_cases
 from models.training.evaluation import METRICS, by_length, hypotheses, signature
 from models.training.likelihood import PERPLEXITY, baselines, likelihoods
 
-Answered = MaskedTask | SpanTask | ClassifyTask
+Answering = MaskedTask | PermutationTask | SpanTask | ClassifyTask      # tasks that measure themselves
 SETTINGS = ("lm_weight", "fold")      # of a task, that its data's record holds
 
 
@@ -76,7 +77,7 @@ def _predict(task: LanguageTask, scope: Scope, limit: int | None = None, *, reco
         add_to_record(scope.path, **_likelihoods(scope, measured | counted, len(passages)))
 
 
-def _measure(task: Answered, scope: Scope, limit: int | None = None, *, record: bool = False, of: str = "") -> None:
+def _measure(task: Answering, scope: Scope, limit: int | None = None, *, record: bool = False, of: str = "") -> None:
     """Print how well a model that does not write answers held-out cases; add it to the record if asked."""
     found, n = _measured_by(task, scope, limit, of)
     for name, value in found.items():
@@ -86,7 +87,7 @@ def _measure(task: Answered, scope: Scope, limit: int | None = None, *, record: 
         add_to_record(scope.path, **_scores(scope, task.metric, found, n))
 
 
-def _measured_by(task: Answered, scope: Scope, limit: int | None, of: str = "") -> tuple[dict[str, float], int]:
+def _measured_by(task: Answering, scope: Scope, limit: int | None, of: str = "") -> tuple[dict[str, float], int]:
     """The task's own measures, with a bar, and over how many cases."""
     n_cases = 0
     with tqdm(unit="case", leave=False, desc=of or None) as bar:
@@ -132,7 +133,7 @@ def evaluate(options: argparse.Namespace) -> int:
         raise ValueError("--record is for the score over all cases, not for one with a --limit")
     if scope.task == LanguageTask.name:
         return _evaluate_text(scope, options)
-    if scope.task in (MaskedTask.name, SpanTask.name, ClassifyTask.name):
+    if scope.task in (MaskedTask.name, PermutationTask.name, SpanTask.name, ClassifyTask.name):
         return _evaluate_answers(scope, options)
     metric, cases = _cases(options, scope)
     if options.snapshots:
@@ -152,12 +153,7 @@ def _evaluate_text(scope: Scope, options: argparse.Namespace) -> int:
     """The likelihood of held-out text, of the finished weights or of each snapshot."""
     if options.test or options.by_length:
         raise ValueError("--test and --by-length are for a model that writes an answer, not for one of running text")
-    trained_on = scope.training.get("data")
-    documents = trained_on.get("documents are") if isinstance(trained_on, dict) else None
-    settings = {"documents": documents} if documents in DOCUMENTS else {}
-    task = open_task(scope.task, options.data, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx, **settings)
-    if task.data() != trained_on:
-        _note("this is not the data the checkpoint was trained on")
+    task = _reopened(scope, options)
     if not options.snapshots:
         _predict(task, scope, options.limit, record=options.record)
         return 0
@@ -177,11 +173,7 @@ def _evaluate_answers(scope: Scope, options: argparse.Namespace) -> int:
     """What a model that does not write answers, of the finished weights or of each snapshot."""
     if options.test or options.by_length:
         raise ValueError("--test and --by-length are for a model that writes")
-    trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
-    settings = {name: trained_on[name] for name in SETTINGS if name in trained_on}
-    task = open_task(scope.task, options.data, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx, **settings)
-    if task.data() != trained_on:
-        _note("this is not the data the checkpoint was trained on")
+    task = _reopened(scope, options)
     if not options.snapshots:
         _measure(task, scope, options.limit, record=options.record)
         return 0
@@ -195,6 +187,18 @@ def _evaluate_answers(scope: Scope, options: argparse.Namespace) -> int:
             every[str(step)] = _scores(snapshot, task.metric, found, n)
             add_to_record(scope.path, snapshot_scores=every)
     return 0
+
+
+def _reopened(scope: Scope, options: argparse.Namespace) -> Task:
+    """The task of a checkpoint on the files that are given now, with the settings of its training."""
+    trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
+    settings = {name: trained_on[name] for name in SETTINGS if name in trained_on}
+    if (documents := trained_on.get("documents are")) in DOCUMENTS:
+        settings["documents"] = documents
+    task = open_task(scope.task, options.data, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx, **settings)
+    if task.data() != trained_on:
+        _note("this is not the data the checkpoint was trained on")
+    return task
 
 
 def _check_snapshots(scope: Scope) -> None:

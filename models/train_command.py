@@ -38,8 +38,8 @@ def add_settings(train: argparse.ArgumentParser) -> None:
 def _settings() -> dict[str, dict[str, type]]:
     sizes = {f.name: f.type for _, read in ARCHITECTURES.values() for f in fields(read)}
     recipe = {f.name: f.type for f in fields(Recipe)}
-    data = {"vocab_size": int, "max_tokens": int, "batch_size": int, "licence": str, "documents": str, "tokens": str}
-    data |= {"lm_weight": float, "fold": int}
+    data = {"vocab_size": int, "max_tokens": int, "batch_size": int, "licence": str, "documents": str, "tokens": str,
+            "lm_weight": float, "fold": int, "predict_last": int, "order": str}
     sizes = {n: t for n, t in sizes.items() if n != "vocab_size" and not n.endswith("_id")}
     return {"model": sizes, "data": data, "recipe": recipe}
 

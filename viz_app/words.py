@@ -84,7 +84,11 @@ _SPAN = Terms(
     {"text": Stream("question and text", "token")}, {"question": "Question", "context": "Text that holds the answer"},
     purpose="finds the answer to a question in a text",
 )
-_OF_A_TASK = {"dates": _DATES, "language": _LANGUAGE, "mlm": _MASKED, "span": _SPAN}
+_PERMUTATION = Terms(
+    {"text": Stream("the text", "token")}, {"text": "Text", "second_text": "Second text"},
+    purpose="predicts the tokens of a text in any order, each from those before it in that order",
+)
+_OF_A_TASK = {"dates": _DATES, "language": _LANGUAGE, "mlm": _MASKED, "permutation": _PERMUTATION, "span": _SPAN}
 _LANGUAGES = {"eng": "English", "fra": "French", "cmn": "Chinese", "deu": "German", "spa": "Spanish", "ita": "Italian"}
 
 

@@ -9,20 +9,21 @@ from models.tasks.dates import DatesTask
 from models.tasks.language import LanguageTask
 from models.tasks.masked import MaskedTask
 from models.tasks.pair_files import Files
+from models.tasks.permutation import PermutationTask
 from models.tasks.questions import SpanTask
 from models.tasks.translation import TranslationTask
 
 __all__ = ["NAMES", "DataError", "Task", "open_task"]
 
 _OF_FILES = {
-    "language": ("files of text", LanguageTask), "mlm": ("files of text", MaskedTask),
-    "classify": ("tables of texts and labels", ClassifyTask),
-}  # fmt: skip
-NAMES = ("dates", "translation", "language", "mlm", "span", "classify")
+    **{task.name: ("files of text", task) for task in (LanguageTask, MaskedTask, PermutationTask)},
+    ClassifyTask.name: ("tables of texts and labels", ClassifyTask),
+}
+NAMES = ("dates", "translation", "language", "mlm", "permutation", "span", "classify")
 
 
 def open_task(name: str, data: Files | None = None, **settings: Any) -> Task:
-    """The task of that name. translation, language, mlm and classify need data files. Raises DataError."""
+    """The task of that name. translation, language, mlm, permutation and classify need data files. Raises DataError."""
     if name == "dates":
         if data is not None or settings.keys() & {"validation_files", "test_files"}:
             raise DataError("dates are generated; they take no data file")

@@ -4,24 +4,17 @@ Documents that are lines or paragraphs are split by a hash (`split.py`): 2 % tes
 is cut into contiguous parts: the first 89 % to train on, 1 % to validate on, the last 10 % to test on.
 """
 
-import hashlib
 import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
-from models.tasks.base import Case, DataError
-from models.tasks.pair_files import fingerprint, names
-from models.tasks.text_files import licence_of, separated
-from models.tokenizers.base import Tokenizer
+from models.tasks.base import Case
+from models.tasks.running_text import RunningText, by_hash, pieces
 from models.training.batches import Batch, Window, bucketed, collate_windows
 from models.training.objectives import next_tokens
 
-TOKENS = ("byte pairs", "characters")
 N_BEGINNING = 5     # words of a held-out document that are shown to go on from
 
 
@@ -35,48 +28,11 @@ class Passage:
     n_bytes: int
 
 
-class LanguageTask:
-    """Texts of any files. `max_tokens` bounds a batch's padded positions, `n_ctx` is the longest row; what is longer is cut, and
-    each piece begins with <s>."""
+class LanguageTask(RunningText):
+    """Documents, each piece of which begins with <s>."""
 
     name, metric = "language", "perplexity"
     objective = staticmethod(next_tokens)
-
-    def __init__(
-        self,
-        files: Sequence[str | Path] | str | Path,
-        *,
-        documents: str = "paragraphs",
-        tokens: str = "byte pairs",
-        vocab_size: int = 4096,
-        max_tokens: int = 4096,
-        n_ctx: int = 128,
-        tokenizer: Tokenizer | None = None,
-        licence: str | None = None,
-    ) -> None:
-        if tokens not in TOKENS:
-            raise DataError(f"tokens must be {' or '.join(TOKENS)}, not {tokens!r}")
-        self.paths = (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
-        self.max_tokens, self.n_ctx = max_tokens, n_ctx
-        self._documents, self._tokens, self._vocab_size, self._tokenizer = documents, tokens, vocab_size, tokenizer
-        self.licence = licence or licence_of(self.paths)
-        self._split, self._n_left_out = separated(self.paths, documents)
-
-    @cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The given vocabulary, or one learned on the training documents."""
-        if self._tokenizer is not None:
-            return self._tokenizer
-        texts = self._of("train")
-        if self._tokens == "characters":
-            return Tokenizer.characters(sorted({character for text in texts for character in text}))
-        return Tokenizer.byte_level(texts, self._vocab_size)
-
-    def _of(self, split: str) -> list[str]:
-        if not self._split[split]:
-            n = sum(map(len, self._split.values()))
-            raise DataError(f"{names(self.paths)}: {n} documents are too few, none of them falls into the {split} split")
-        return self._split[split]
 
     def labels(self, split: str) -> list[list[int]]:
         """What is to be predicted of each document of a set: its tokens and </s>."""
@@ -126,29 +82,15 @@ class LanguageTask:
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Test documents, or validation documents, as a beginning and how it goes on, in the order of their hash: of a whole
         text its paragraphs."""
-        documents = [document.strip() for document in self._of("validation" if validation else "test")]
-        if self._documents == "whole":
-            documents = [part.strip() for text in documents for part in text.split("\n\n") if part.strip()]
-        return [as_case(document) for document in by_hash(documents) if len(document.split()) > N_BEGINNING][:n]
-
-    def data(self) -> dict[str, Any]:
-        counts = {name: len(documents) for name, documents in self._split.items()}
-        sizes = {name: sum(map(len, documents)) for name, documents in self._split.items()}
-        how = {"documents": counts, "characters": sizes, "left out": self._n_left_out, "documents are": self._documents}
-        return fingerprint(self.paths) | how
+        documents = self._as_read("validation" if validation else "test")
+        return [as_case(document) for document in documents if len(document.split()) > N_BEGINNING][:n]
 
 
 def cut(labels: Sequence[int], n_ctx: int, start_id: int, rng: random.Random | None = None) -> Iterator[Window]:
-    """A document as (inputs, labels) of at most `n_ctx` positions, each beginning with the token `start_id`. With `rng` the
-    first piece of a long document ends anywhere."""
-    first = rng.randint(1, n_ctx) if rng is not None and len(labels) > n_ctx else n_ctx
-    ends = [0, *range(first, len(labels), n_ctx), len(labels)]
-    for start, end in pairwise(ends):
-        yield [start_id, *labels[start : end - 1]], list(labels[start:end])
-
-
-def by_hash(documents: Sequence[str]) -> list[str]:
-    return sorted(documents, key=lambda document: hashlib.blake2b(document.encode()).digest())
+    """A document as (inputs, labels) of at most `n_ctx` positions, each beginning with the token `start_id`; `rng` as in
+    `pieces`."""
+    for piece in pieces(labels, n_ctx, rng):
+        yield [start_id, *piece[:-1]], piece
 
 
 def as_case(document: str) -> Case:

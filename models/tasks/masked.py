@@ -19,8 +19,8 @@ import torch.nn.functional as F
 
 from models.architectures.bert import BERT, MASKED, NEXT_SENTENCE
 from models.tasks.base import Case, DataError
-from models.tasks.language import by_hash
 from models.tasks.pair_files import fingerprint, names
+from models.tasks.running_text import by_hash
 from models.tasks.text_files import is_table, licence_of, separated
 from models.tokenizers.base import Tokenizer
 from models.training.batches import NO_LABEL, Batch, Masked, bucketed, collate_masked

@@ -19,7 +19,9 @@ Window = tuple[Sequence[int], Sequence[int]]   # a text's inputs, and the label 
 Masked = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int], tuple[int]]
 Question = tuple[Sequence[int], Sequence[int], tuple[int, int]]     # ids and segments of a row, first and last token of the answer
 Labelled = tuple[Sequence[int], Sequence[int], tuple[int]]      # ids and segments (if it has any) of a row, its class
-Example = Pair | Window | Masked | Question | Labelled
+# ids of a row, when the turn of each position comes, segments, and the label at each position
+Ordered = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]
+Example = Pair | Window | Masked | Question | Labelled | Ordered
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,13 @@ def collate_labelled(rows: Sequence[Labelled], pad_id: int) -> Batch:
     ids, segments, classes = zip(*rows, strict=True)
     inputs = (_stack(ids, pad_id), *([_stack(segments, 0)] if segments[0] else []))
     return Batch(inputs, _stack([[*row[1:], NO_LABEL] for row in ids], NO_LABEL), torch.tensor(classes).flatten())
+
+
+def collate_ordered(rows: Sequence[Ordered], pad_id: int) -> Batch:
+    """Pad to the longest, behind the last of every order."""
+    ids, ranks, segments, labels = zip(*rows, strict=True)
+    inputs = _stack(ids, pad_id), _stack(ranks, max(map(len, ids))), _stack(segments, 0)
+    return Batch(inputs, _stack(labels, NO_LABEL))
 
 
 def _stack(rows: Sequence[Sequence[int]], fill: int) -> Tensor:

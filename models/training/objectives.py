@@ -11,6 +11,7 @@ from torch import Tensor
 from models.architectures import base
 from models.architectures.base import NEXT_TOKEN, Answers
 from models.architectures.bert import MASKED, NEXT_SENTENCE
+from models.architectures.xlnet import IN_ORDER
 from models.training.batches import NO_LABEL, Batch
 
 Losses = dict[str, Tensor]      # LABELS or CLASSES → nats, summed
@@ -35,6 +36,11 @@ def masked_tokens(answers: Answers, batch: Batch, smoothing: float) -> Losses:
     """Of the tokens at masked places, and of whether the second text follows the first (Devlin et al. 2019, §3.1)."""
     following = F.cross_entropy(answers[NEXT_SENTENCE].float(), batch.classes, ignore_index=NO_LABEL, reduction="sum")
     return {LABELS: label_smoothed_loss(answers[MASKED], batch.labels, smoothing), CLASSES: following}
+
+
+def tokens_in_order(answers: Answers, batch: Batch, smoothing: float) -> Losses:
+    """Of tokens after those before them in a factorisation order (Yang et al. 2019, eq. 5)."""
+    return {LABELS: label_smoothed_loss(answers[IN_ORDER], batch.labels, smoothing)}
 
 
 def spans(answers: Answers, batch: Batch, smoothing: float) -> Losses:

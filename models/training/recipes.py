@@ -10,6 +10,7 @@ from models.architectures.bert import BERTConfig
 from models.architectures.gpt import GPTConfig
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.architectures.transformer import TransformerConfig
+from models.architectures.xlnet import XLNetConfig
 from models.training.recipe import Recipe
 
 
@@ -70,6 +71,14 @@ PLANS: dict[str, dict[str, Plan]] = {
             {"d_model": 128, "n_heads": 4, "n_layers": 4, "n_ctx": 128, "dropout": 0.0},
             Recipe(steps=10_000, warmup=800, learning_rate=0.5, label_smoothing=0.0, validate_every=500, score_cases=0),
             {"vocab_size": 4096, "max_tokens": 4096, "n_ctx": 128, "licence": None},
+        ),
+    },
+    "permutation": {
+        "xlnet": Plan(
+            XLNetConfig,
+            {"d_model": 128, "n_heads": 4, "n_layers": 4, "n_ctx": 128, "dropout": 0.0},
+            Recipe(steps=8000, warmup=800, learning_rate=0.5, label_smoothing=0.0, validate_every=500, score_cases=0),
+            _LANGUAGE_DATA | {"max_tokens": 1024, "predict_last": 1, "order": "random"},
         ),
     },
     "span": {

@@ -14,6 +14,7 @@ _EXAMPLES = {
         ("Where is Mary?", "Mary went to the kitchen. John moved to the garden."),
         ("Where is the book?", "John took the book. Mary went to the office. John moved to the park."),
     ],
+    "permutation": ["She is reading a book.", "I don't want to go to school today.", "The little dog was very hungry."],
     "language": ["The little dog was very hungry, so", "Once upon a time there was", "I don't want to go to school"],
 }
 

@@ -1,0 +1,117 @@
+"""The `permutation` task: running text whose tokens are predicted in any order, each from those before it in that order (Yang et
+al. 2019, §2.2). Documents are split as those of the `language` task."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models.architectures.xlnet import XLNet
+from models.tasks.base import Case, DataError
+from models.tasks.running_text import RunningText, by_hash, pieces
+from models.training.batches import NO_LABEL, Batch, Ordered, bucketed, collate_ordered
+from models.training.ngrams import KneserNey
+from models.training.objectives import LABELS, tokens_in_order
+
+RANDOM, LEFT_TO_RIGHT = "random", "left to right"
+IN_TWO = 0.1        # of the documents: the next one of the file stands behind, as a second text in a segment of its own
+ROWS = 64           # read at once
+
+
+class PermutationTask(RunningText):
+    """Each row has a whole factorisation order, drawn anew every epoch, or left to right. The last 1/`predict_last` of it is
+    predicted (K in §2.3); 1 for all of it."""
+
+    name, metric = "permutation", "nats per token"
+    objective = staticmethod(tokens_in_order)
+
+    def __init__(
+        self, files: Sequence[str | Path] | str | Path, *, predict_last: int = 1, order: str = RANDOM, **settings: Any
+    ) -> None:
+        if predict_last < 1:
+            raise DataError(f"predict_last must be at least 1, not {predict_last}")
+        if order not in (RANDOM, LEFT_TO_RIGHT):
+            raise DataError(f"order must be {RANDOM} or {LEFT_TO_RIGHT}, not {order!r}")
+        self.predict_last, self._order = predict_last, order
+        super().__init__(files, **settings)
+
+    @cached_property
+    def _train(self) -> list[list[int]]:
+        return [ids for ids in self.tokenizer.encode_many(self._of("train")) if ids]
+
+    def batches(self, seed: int) -> Iterator[Sequence[Ordered]]:
+        """Every epoch draws the orders anew, cuts long documents elsewhere and puts others together."""
+        for epoch in count():
+            rng = random.Random(f"{seed}/{epoch}")
+            rows = list(self._rows(rng))
+            for batch in bucketed([(len(first) + len(second) - 1,) for first, second in rows], self.max_tokens, rng):
+                yield [self._ordered(*rows[i], rng) for i in batch]
+
+    def _rows(self, rng: random.Random) -> Iterator[tuple[list[int], list[int]]]:
+        """Each document, or a piece of it, alone or with its neighbour as a second text."""
+        documents = iter(self._train)
+        for ids in documents:
+            second = next(documents, []) if rng.random() < IN_TWO else []
+            if len(ids) + len(second) <= self.n_ctx:
+                yield ids, second
+            else:
+                yield from ((piece, []) for one in (ids, second) if one for piece in pieces(one, self.n_ctx, rng))
+
+    def _ordered(self, first: list[int], second: list[int], rng: random.Random) -> Ordered:
+        """The two texts as one row with an order, and what is to be predicted."""
+        ids, order = [*first, *second], list(range(len(first) + len(second)))
+        if self._order == RANDOM:
+            rng.shuffle(order)
+        ranks = [0] * len(order)
+        for rank, position in enumerate(order):
+            ranks[position] = rank
+        given = len(ids) - max(1, round(len(ids) / self.predict_last))
+        labels = [token if rank >= given else NO_LABEL for token, rank in zip(ids, ranks, strict=True)]
+        return ids, ranks, [0] * len(first) + [1] * len(second), labels
+
+    def collate(self, examples: Sequence[Ordered]) -> Batch:
+        return collate_ordered(examples, self.tokenizer.pad_id)
+
+    def _held_out_pieces(self, validation: bool) -> list[list[int]]:
+        """The documents of a held-out set, long ones cut, each one text, in the order of their hash."""
+        documents = by_hash(self._of("validation" if validation else "test"))
+        return [piece for ids in self.tokenizer.encode_many(documents) if ids for piece in pieces(ids, self.n_ctx)]
+
+    def validation(self) -> Sequence[Ordered]:
+        rng = random.Random(0)
+        return [self._ordered(piece, [], rng) for piece in self._held_out_pieces(True)[:2000]]
+
+    def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
+        """Held-out documents of a few words, in the order of their hash."""
+        documents = self._as_read("validation" if validation else "test")
+        return [Case(document, (document,)) for document in documents if 4 <= len(document.split()) <= 20][:n]
+
+    @torch.inference_mode()
+    def measured(
+        self, model: XLNet, n: int | None = None, *, validation: bool = False,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> dict[str, float]:  # fmt: skip
+        """Over the first n held-out pieces of text: −ln p of a token, in nats and in bits, each piece in an order drawn for it; by
+        the same weights from left to right; and what the training tokens' frequencies come to."""
+        model.eval()
+        rows, rng, totals = self._held_out_pieces(validation)[:n], random.Random(0), Counter()
+        orders = [{RANDOM: rng.sample(range(len(ids)), len(ids)), LEFT_TO_RIGHT: range(len(ids))} for ids in rows]
+        shortest = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+        for start in range(0, len(rows), ROWS):
+            part = shortest[start : start + ROWS]
+            for order in (RANDOM, LEFT_TO_RIGHT):
+                batch = self.collate([(rows[i], orders[i][order], [0] * len(rows[i]), rows[i]) for i in part]).to(model.device)
+                totals[order] += float(self.objective(model(*batch.inputs), batch, 0.0)[LABELS])
+            progress(start + len(part), len(rows))
+        totals["unigram"] = -sum(map(KneserNey(self._train, self.tokenizer.vocab_size, 1).log_prob, rows))
+        nats = {name: total / sum(map(len, rows)) for name, total in totals.items()}
+        return {
+            self.metric: nats[RANDOM], "bits per token": nats[RANDOM] / math.log(2),
+            "left to right nats per token": nats[LEFT_TO_RIGHT], "unigram nats per token": nats["unigram"],
+        }

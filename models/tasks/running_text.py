@@ -1,0 +1,80 @@
+"""Running text as the tasks that predict its tokens share it: documents of any files, each in one set, and their vocabulary."""
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from models.tasks.base import DataError
+from models.tasks.pair_files import fingerprint, names
+from models.tasks.text_files import licence_of, separated
+from models.tokenizers.base import Tokenizer
+
+TOKENS = ("byte pairs", "characters")
+
+
+class RunningText:
+    """Texts of any files. `max_tokens` bounds a batch's padded positions, `n_ctx` is the longest row; what is longer is cut."""
+
+    def __init__(
+        self,
+        files: Sequence[str | Path] | str | Path,
+        *,
+        documents: str = "paragraphs",
+        tokens: str = "byte pairs",
+        vocab_size: int = 4096,
+        max_tokens: int = 4096,
+        n_ctx: int = 128,
+        tokenizer: Tokenizer | None = None,
+        licence: str | None = None,
+    ) -> None:
+        if tokens not in TOKENS:
+            raise DataError(f"tokens must be {' or '.join(TOKENS)}, not {tokens!r}")
+        self.paths = (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
+        self.max_tokens, self.n_ctx = max_tokens, n_ctx
+        self._documents, self._tokens, self._vocab_size, self._tokenizer = documents, tokens, vocab_size, tokenizer
+        self.licence = licence or licence_of(self.paths)
+        self._split, self._n_left_out = separated(self.paths, documents)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The given vocabulary, or one learned on the training documents."""
+        if self._tokenizer is not None:
+            return self._tokenizer
+        texts = self._of("train")
+        if self._tokens == "characters":
+            return Tokenizer.characters(sorted({character for text in texts for character in text}))
+        return Tokenizer.byte_level(texts, self._vocab_size)
+
+    def _of(self, split: str) -> list[str]:
+        if not self._split[split]:
+            n = sum(map(len, self._split.values()))
+            raise DataError(f"{names(self.paths)}: {n} documents are too few, none of them falls into the {split} split")
+        return self._split[split]
+
+    def _as_read(self, split: str) -> list[str]:
+        """The documents as people read them, in the order of their hash: of a whole text its paragraphs."""
+        documents = [document.strip() for document in self._of(split)]
+        if self._documents == "whole":
+            documents = [part.strip() for text in documents for part in text.split("\n\n") if part.strip()]
+        return by_hash(documents)
+
+    def data(self) -> dict[str, Any]:
+        counts = {name: len(documents) for name, documents in self._split.items()}
+        sizes = {name: sum(map(len, documents)) for name, documents in self._split.items()}
+        how = {"documents": counts, "characters": sizes, "left out": self._n_left_out, "documents are": self._documents}
+        return fingerprint(self.paths) | how
+
+
+def pieces(ids: Sequence[int], n_ctx: int, rng: random.Random | None = None) -> Iterator[list[int]]:
+    """A document in pieces of at most `n_ctx` tokens. With `rng` the first piece of a long document ends anywhere."""
+    first = rng.randint(1, n_ctx) if rng is not None and len(ids) > n_ctx else n_ctx
+    for start, end in pairwise([0, *range(first, len(ids), n_ctx), len(ids)]):
+        yield list(ids[start:end])
+
+
+def by_hash(documents: Sequence[str]) -> list[str]:
+    return sorted(documents, key=lambda document: hashlib.blake2b(document.encode()).digest())
