@@ -4,15 +4,16 @@
   const log = (canvas) => logs.get(canvas) ?? (logs.set(canvas, []), logs.get(canvas));
   const context2d = CanvasRenderingContext2D.prototype;
 
+  const ratioOf = ({ canvas }) => Number(canvas.dataset.ratio) || window.devicePixelRatio;
   const point = (context, x, y) => {
-    const { a, b, c, d, e, f } = context.getTransform(), ratio = window.devicePixelRatio;
+    const { a, b, c, d, e, f } = context.getTransform(), ratio = ratioOf(context);
     return [(a * x + c * y + e) / ratio, (b * x + d * y + f) / ratio];
   };
   const box = (context, x, y, w, h) => {
     const [left, top] = point(context, x, y), [right, bottom] = point(context, x + w, y + h);
     return { x: left, y: top, w: right - left, h: bottom - top };
   };
-  const scale = (context) => context.getTransform().a / window.devicePixelRatio;
+  const scale = (context) => context.getTransform().a / ratioOf(context);
 
   const notes = {
     fillText: (context, text, x, y) => {
@@ -26,7 +27,7 @@
     strokeRect: (context, ...place) => ({ op: "frame", ...box(context, ...place), colour: context.strokeStyle, line: context.lineWidth * scale(context) }),
     stroke: (context) => ({ op: "path", lines: context.lines ?? [], colour: context.strokeStyle, line: context.lineWidth * scale(context), clip: context.clipped }),
     putImageData: (context, image, x, y) => {
-      const ratio = window.devicePixelRatio;
+      const ratio = ratioOf(context);
       return { op: "image", x: x / ratio, y: y / ratio, w: image.width / ratio, h: image.height / ratio };
     },
     drawImage: (context, from, x, y, w = from.width, h = from.height) => ({ op: "copy", ...box(context, x, y, w, h), of: [...log(from)] }),
@@ -57,7 +58,7 @@
   also("restore", (context) => (context.clipped = undefined));
   also("reset", (context) => logs.set(context.canvas, []));
   also("clearRect", (context, ...place) => {
-    const { x, y, w, h } = box(context, ...place), { width, height } = context.canvas, ratio = window.devicePixelRatio;
+    const { x, y, w, h } = box(context, ...place), { width, height } = context.canvas, ratio = ratioOf(context);
     if (x <= 0 && y <= 0 && x + w >= width / ratio - 1 && y + h >= height / ratio - 1) logs.set(context.canvas, []);
   });
   for (const name of ["width", "height"]) {

@@ -8,6 +8,7 @@ import functools
 import json
 import runpy
 import xml.etree.ElementTree as ElementTree
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ HEADS = (
     "#117733",
 )  # fmt: skip
 RATIO = 2
+SHARP = 3       # pixels of a saved picture to each CSS pixel
+SAVED = {"caption": "model: m; source: a b", "about": "model: m\nsource: a é b\ncounting: from 1"}      # beside "file" in a payload
 SCRIPT = Path(__file__).with_name("stage.js").read_text("utf-8")
 NOWHERE = (1275, 1595)
 
@@ -172,16 +175,19 @@ class Stage:
         name, kind, raw = self.js("(root, one) => stage.saved(root.querySelector(one))", selector)
         return name, kind, base64.b64decode(raw)
 
-    def saved_picture(self, selector: str = ".save") -> tuple[str, "Pixels", list[dict[str, Any]]]:
-        """The PNG that a button hands over: its name, its pixels as they are read back from the file, what was drawn on it."""
+    def saved_picture(self, selector: str = ".save", known: dict[str, Any] = SAVED) -> tuple[str, "Pixels", list[dict[str, Any]]]:
+        """The PNG that a button hands over, with what is known of it inside: its name, its pixels as they are read back from the
+        file, what was drawn on it."""
         name, kind, raw = self.saved(selector)
         assert kind == "image/png"
-        assert raw.startswith(b"\x89PNG")
+        assert described(raw) == known["about"]
         wide, tall, pixels = self.page.evaluate("(raw) => stage.decoded(raw)", base64.b64encode(raw).decode())
-        return name, Pixels(wide, tall, pixels), self.js("() => stage.log(stage.saving())")
+        drawn = self.js("() => stage.log(stage.saving())")
+        assert known["caption"].endswith(drawn[-1]["text"]) if drawn else True     # one of a drawing is not painted word by word
+        return name, Pixels(wide, tall, pixels, SHARP), drawn
 
-    def saved_svg(self, selector: str = ".save") -> tuple[str, ElementTree.Element]:
-        """The SVG that a button hands over: its name and its root."""
+    def saved_svg(self, selector: str = ".save", known: dict[str, Any] = SAVED) -> tuple[str, ElementTree.Element]:
+        """The SVG that a button hands over, with what is known of it inside and its caption: its name and its root."""
         name, kind, raw = self.saved(selector)
         assert kind == "image/svg+xml"
         root = ElementTree.fromstring(raw)
@@ -191,6 +197,13 @@ class Stage:
         assert [part.tag.rpartition("}")[2] for part in (root, paper, heading)] == ["svg", "rect", "text"]
         assert [paper.get(name) for name in ("x", "y", "width", "height")] == ["0", "-30", wide, tall]
         assert [heading.get(name) for name in ("x", "y", "font-size", "font-weight")] == ["8", "-11", "13", "600"]
+        caption, inside = root[-2], root[-1]
+        assert (inside.tag.rpartition("}")[2], inside.text) == ("metadata", known["about"])
+        assert " ".join(line.text for line in caption).split() == known["caption"].split()
+        foots = [float(line.get("y")) for line in caption]
+        assert foots == sorted(foots)
+        assert float(caption.get("font-size")) >= 12
+        assert foots[-1] + 4 < float(tall) - 30
         return name, root
 
     def frames(self, n: int = 2) -> None:
@@ -201,9 +214,9 @@ class Stage:
 class Pixels:
     """The pixels of a canvas, asked for by place in CSS pixels."""
 
-    def __init__(self, wide: int, tall: int, runs: str) -> None:
+    def __init__(self, wide: int, tall: int, runs: str, ratio: int = RATIO) -> None:
         lengths, colours = np.frombuffer(base64.b64decode(runs), "<u4").reshape(-1, 2).T
-        self.wide, self.tall = wide, tall
+        self.wide, self.tall, self.ratio = wide, tall, ratio
         self.all = np.repeat(colours, lengths).reshape(tall, wide)
 
     @staticmethod
@@ -212,12 +225,23 @@ class Pixels:
 
     def at(self, x: float, y: float) -> str:
         """The colour at a place, as #rrggbb."""
-        return self._name(self.all[int(y * RATIO), int(x * RATIO)])
+        return self._name(self.all[int(y * self.ratio), int(x * self.ratio)])
 
     def within(self, x: float, y: float, wide: float, tall: float) -> set[str]:
         """All colours in a rectangle."""
-        part = self.all[int(y * RATIO) : int((y + tall) * RATIO), int(x * RATIO) : int((x + wide) * RATIO)]
+        part = self.all[int(y * self.ratio) : int((y + tall) * self.ratio), int(x * self.ratio) : int((x + wide) * self.ratio)]
         return {self._name(colour) for colour in np.unique(part)}
+
+
+def described(png: bytes) -> str:
+    """The text that stands in a PNG right behind its header, under the keyword Description."""
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    length = int.from_bytes(png[33:37], "big")
+    kind, content, crc = png[37:41], png[41 : 41 + length], png[41 + length : 45 + length]
+    assert (kind, zlib.crc32(kind + content)) == (b"iTXt", int.from_bytes(crc, "big"))
+    keyword, compression, text = content[:12], content[12:16], content[16:]
+    assert (keyword, compression) == (b"Description\0", b"\0\0\0\0")
+    return text.decode()
 
 
 def alike(one: str, other: str, by: int = 1) -> bool:

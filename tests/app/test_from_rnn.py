@@ -206,7 +206,7 @@ def test_the_colour_scale_is_said_and_right(shipped, scale):
 def test_an_unknown_scale_is_refused(shipped):
     scope = models.load("eng-fra", device="cpu")
     with pytest.raises(ValueError, match="scale must be one of"):
-        draw.influence([], scope.encode(source=TEXT)["source"], "cubic", "reach")
+        draw.influence([], scope.encode(source=TEXT)["source"], "cubic", {})
 
 
 def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):

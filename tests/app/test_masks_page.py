@@ -356,7 +356,7 @@ def test_files(painted: MaskView) -> None:
     np.testing.assert_array_equal(weights, after.weights(2).flatten().numpy())
     assert [row["allowed after"] for row in table] == [str(bool(x)) for x in after.allowed().flatten()]
     files = np.load(io.BytesIO(masks_files.everything_npz(painted)))
-    np.testing.assert_array_equal(files["decoder.layers.1.cross_attn.after"], after.weights().numpy())
+    np.testing.assert_array_equal(files["decoder.layer2.cross_attn.after"], after.weights().numpy())
     np.testing.assert_array_equal(files["cross.after.additive"] == 0, files["cross.after.allowed"])
     np.testing.assert_array_equal(files[f"cross.after.layer.{DRAWN}"], files["cross.after.allowed"])
     drawing = masks_files.masks_svg(painted)

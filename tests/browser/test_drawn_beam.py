@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stage import ACCENT, INK, LINE, PAPER, QUIET, Stage, hex_of, stage, stage_page
+from stage import ACCENT, INK, LINE, PAPER, QUIET, SAVED, Stage, hex_of, stage, stage_page
 
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import pack, unpack
@@ -41,7 +41,7 @@ def beam_payload(at: tuple[int, int] = (1, 1), **changes: Any) -> tuple[bytes, d
         "cross": np.array([0.7, 0.2, 0.1], np.float32), "self": np.array([0.25, 0.75], np.float32),
     }  # fmt: skip
     header = {
-        "steps": STEPS, "file": "one.beam", "node": list(at),
+        "steps": STEPS, "file": "one.beam", **SAVED, "node": list(at),
         "source": SOURCE, "read": [label("[start]"), label("a")], "token": label("y"),
         "candidates": [label("x"), label("y"), label("q")], "reading": "head 3", "cross": "Cross-attention",
         "sourceName": "the source", "taken": 7, "alpha": 0.6,

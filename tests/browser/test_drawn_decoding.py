@@ -16,6 +16,7 @@ from stage import (
     PAPER,
     QUIET,
     RATIO,
+    SAVED,
     Stage,
     alike,
     hex_of,
@@ -81,7 +82,7 @@ def payload(
                 )
     cached = [1_000_000 + 50_000 * i for i in range(len(written))]
     header = {
-        "file": "one.decoding", "step": 2, "steps": max(len(GIVEN), len(written)), "note": "", "source": SOURCE,
+        "file": "one.decoding", **SAVED, "step": 2, "steps": max(len(GIVEN), len(written)), "note": "", "source": SOURCE,
         "parallel": {**parallel, "read": [label(t) for t in READ], "given": [label(t) for t in GIVEN],
          "predicted": [label(t if i != 1 else "w") for i, t in enumerate(GIVEN)], "best": best},
         "serial": {**serial, "read": [label(t) for t in ["[start]", *written[:-1]]], "written": [label(t) for t in written],

@@ -17,6 +17,8 @@ from stage import (
     PAPER,
     QUIET,
     RATIO,
+    SAVED,
+    SHARP,
     Stage,
     alike,
     hex_of,
@@ -47,7 +49,7 @@ def payload(weights: np.ndarray, blocked: np.ndarray | None = None, **changes: A
         "queryAxis": "who reads", "keyAxis": "what is read",
         "queries": [[f"q{i}", f"said of q{i}" if i == 1 else "", i == 4] for i in range(rows)],
         "keys": [[f"k{i}", f"said of k{i}" if i == 2 else "", i == 5] for i in range(cols)],
-        "masks": ["padding", "look-ahead", "drawn"], "file": "one-head", "block": 1, "first": [0, 0], "size": [rows, cols],
+        "masks": ["padding", "look-ahead", "drawn"], "file": "one-head", **SAVED, "block": 1, "first": [0, 0], "size": [rows, cols],
         "scale": "weight", "hides": False, "sinks": [], "sinkNames": [], "sinkShare": 0,
     }  # fmt: skip
     blocked = np.zeros(weights.shape, np.uint8) if blocked is None else blocked
@@ -777,25 +779,29 @@ def test_the_heatmap_as_a_file(stage: Stage) -> None:
     name, picture, drawn = stage.saved_picture(".map .save")
     assert name == "one-head.png"
     on_page, box = stage.pixels(CELLS), stage.box(CELLS)
-    assert (picture.wide, picture.tall) == (on_page.wide, on_page.tall + 60)
-    (title,) = [one for one in drawn if one["op"] == "text"]
+    assert (picture.wide, picture.tall) == (SHARP * on_page.wide / RATIO, SHARP * (on_page.tall / RATIO + 30 + 17 + 8))
+    title, caption = [one for one in drawn if one["op"] == "text"]
+    assert (caption["text"], caption["font"]) == (SAVED["caption"], "12px sans-serif")
+    assert caption["y"] == box["height"] + 30 + 17 / 2
     assert (title["text"], title["colour"], title["baseline"]) == ("Whose lines these are", INK, "middle")
-    assert title["font"] == f"600 {13 * RATIO}px sans-serif"
-    assert (title["x"] * RATIO, title["y"] * RATIO) == (30 * RATIO / 2, 30 * RATIO / 2)
+    assert title["font"] == "600 13px sans-serif"
+    assert (title["x"], title["y"]) == (15, 15)
     for q, k in ((0, COLS - 2), (3, 1), (4, 6)):
         x, y = at["left"] + (k + 0.1) * at["wide"], at["top"] + (q + 0.1) * at["tall"]
         assert picture.at(x, y + 30) == on_page.at(x, y)
     assert picture.at(1, 1) == PAPER
     assert INK in picture.within(15, 5, 60, 20)
-    assert box["height"] + 30 == picture.tall / RATIO
+    again = stage.pixels(CELLS)          # on the page it is as it was
+    assert (again.wide, again.tall) == (on_page.wide, on_page.tall)
+    assert (again.all == on_page.all).all()
 
 
 def test_a_long_title_has_room_in_the_file(stage: Stage) -> None:
     shown(stage, title="A long title " * 12)
     _, picture, drawn = stage.saved_picture(".map .save")
-    (title,) = [one for one in drawn if one["op"] == "text"]
-    assert picture.wide == math.ceil(title["wide"]) + 2 * 30 * RATIO > stage.pixels(CELLS).wide
-    assert picture.at(picture.wide / RATIO - 1, 200) == PAPER
+    title, _ = [one for one in drawn if one["op"] == "text"]
+    assert picture.wide == SHARP * (math.ceil(title["wide"]) + 2 * 30) > SHARP * stage.pixels(CELLS).wide / RATIO
+    assert picture.at(picture.wide / SHARP - 1, 200) == PAPER
 
 
 def test_the_lines_as_a_file(stage: Stage) -> None:
@@ -803,18 +809,20 @@ def test_the_lines_as_a_file(stage: Stage) -> None:
     name, svg = stage.saved_svg(".lines .save")
     assert name == "one-head.svg"
     width, height = round(stage.box(".lines .stage")["width"]), HEIGHT
-    assert svg.get("viewBox") == f"0 -30 {width} {height + 30}"
-    assert (svg.get("width"), svg.get("height")) == (str(width), str(height + 30))
+    whole = height + 30 + 17 + 8
+    assert svg.get("viewBox") == f"0 -30 {width} {whole}"
+    assert (svg.get("width"), svg.get("height")) == (str(width), str(whole))
+    assert next(line for line in svg.iter(f"{SVG}text") if line.text == SAVED["caption"]).get("y") == str(height + 17)
     assert hex_of(svg.get("style").split("color: ")[1]) == INK
     assert "font-family: sans-serif" in svg.get("style")
     paper, title = list(svg)[:2]
     assert paper.tag == f"{SVG}rect"
     assert hex_of(paper.get("fill")) == PAPER
-    assert [paper.get(n) for n in ("x", "y", "width", "height")] == ["0", "-30", str(width), str(height + 30)]
+    assert [paper.get(n) for n in ("x", "y", "width", "height")] == ["0", "-30", str(width), str(whole)]
     assert title.text == "Whose lines these are"
     assert hex_of(title.get("fill")) == INK
     assert (title.get("x"), title.get("y"), title.get("font-weight")) == ("8", "-11", "600")
     texts = [one.text for one in svg.iter(f"{SVG}text")]
     assert texts.count("<a&b>") == ROWS
-    assert [f"k{i}" for i in range(COLS)] == texts[-COLS:]
+    assert [f"k{i}" for i in range(COLS)] == texts[-COLS - 1 : -1]
     assert len(list(svg.iter(f"{SVG}path"))) == len(stage.js("(root) => [...root.querySelectorAll('svg path')].map(String)"))

@@ -147,13 +147,13 @@ def test_nothing_moves_when_another_text_is_shown(stage: Stage) -> None:
 def test_each_panel_is_saved_as_a_drawing(stage: Stage) -> None:
     header, _ = shown(stage)
     for n, (section, part) in enumerate([(".all", "layers"), (".one", "layer")]):
-        name, root = stage.saved_svg(f"{section} .svg")
+        name, root = stage.saved_svg(f"{section} .svg", header)
         assert name == f"letters.decoder.token3.{part}.svg"
         texts = [text.text for text in root.iter(f"{SVG}text")]
         assert f"{header['title']}. {header[('allTitle', 'oneTitle')[n]]}" in texts
         assert "feed-forward" in texts or "+ feed-forward" in texts
         width, height = (float(root.get(side)) for side in ("width", "height"))
-        name, pixels, _ = stage.saved_picture(f"{section} .png")
+        name, pixels, _ = stage.saved_picture(f"{section} .png", header)
         assert name == f"letters.decoder.token3.{part}.png"
         assert (pixels.wide, pixels.tall) == (pytest.approx(3 * width, abs=3), pytest.approx(3 * height, abs=3))
         assert len(pixels.within(0, 0, pixels.wide / 2, pixels.tall / 2)) > 20       # it is drawn, not blank

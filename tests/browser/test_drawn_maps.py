@@ -15,6 +15,7 @@ from stage import (
     PAPER,
     QUIET,
     RATIO,
+    SAVED,
     Stage,
     alike,
     stage,
@@ -54,7 +55,7 @@ def maps_payload(bars: bool = True, **changes: Any) -> tuple[bytes, dict[str, np
          "says": "linear scale"},
     ]  # fmt: skip
     header = {
-        "title": "What reaches what", "file": "reach", "rowAxis": "output y", "colAxis": "input x",
+        "title": "What reaches what", "file": "reach", **SAVED, "rowAxis": "output y", "colAxis": "input x",
         "rows": [[f"r{i}", f"said of r{i}" if i == 2 else "", False] for i in range(ROWS)],
         "cols": [[f"c{i}", "", False] for i in range(COLS)],
         "maps": maps,
@@ -235,7 +236,7 @@ def test_cells_are_as_large_as_the_room_allows(stage: Stage) -> None:
 
 def _header() -> dict[str, Any]:
     one = {"title": "One", "note": "", "array": "map0", "scale": "linear", "least": 0.0, "largest": 1.0, "none": "", "says": ""}
-    return {"title": "t", "file": "f", "rowAxis": "r", "colAxis": "c", "maps": [one]}
+    return {"title": "t", "file": "f", **SAVED, "rowAxis": "r", "colAxis": "c", "maps": [one]}
 
 
 def test_rows_and_columns_are_named_and_so_are_the_axes(stage: Stage) -> None:
@@ -447,7 +448,7 @@ def test_the_maps_as_a_file(stage: Stage) -> None:
     said = [[one["text"], one["x"], one["y"], one["font"], one["colour"]] for one in whole if one["op"] == "text"]
     assert name == "reach.png"
     assert {one["baseline"] for one in whole if one["op"] == "text"} == {"top"}
-    assert [one["text"] for one in drawn if one["op"] == "text"] == ["What reaches what"]
+    assert [one["text"] for one in drawn if one["op"] == "text"] == ["What reaches what", SAVED["caption"]]
     place = stage.box(".pictures")
     titles = [one for one in said if one[0] in ("One", "Apart")]
     for n, (one, word) in enumerate(zip(titles, ("One", "One", "Apart"), strict=True)):

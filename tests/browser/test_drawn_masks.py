@@ -15,6 +15,8 @@ from stage import (
     PAPER,
     QUIET,
     RATIO,
+    SAVED,
+    SHARP,
     Stage,
     alike,
     hex_of,
@@ -69,7 +71,7 @@ def payload(painted: list | None = None, _arrays: dict | None = None, **changes:
         ],
         "effect": {
             "title": "Which head this is", "site": "decoder.layers.0.cross_attn", "head": 4, "kind": "cross",
-            "file": "a-head", "queries": QUERIES, "keys": KEYS,
+            "file": "a-head", **SAVED, "queries": QUERIES, "keys": KEYS,
             "queryAxis": "who reads", "keyAxis": "what is read", "scale": 0.5,
             "labels": [["a", "", False], ["b", "", False], ["[end]", "", True]],
             "given": "Target", "outputs": ["old", "new"], "sums": [-2.75, -5.5004],
@@ -662,13 +664,14 @@ def test_the_effect_as_a_file(stage: Stage) -> None:
     shown(stage)
     name, picture, drawn = stage.saved_picture()
     assert name == "a-head.masks.png"
-    assert [one["text"] for one in drawn if one["op"] == "text"] == ["Which head this is"]
+    assert [one["text"] for one in drawn if one["op"] == "text"] == [
+        "Which head this is", "0", "1 weight, before and after; hatched = masked", "−0.5", "+0.5 difference of the weights",
+        SAVED["caption"],
+    ]
     (whole,) = [one["of"] for one in drawn if one["op"] == "copy"]
     texts = [one for one in whole if one["op"] == "text"]
     assert [one["text"] for one in texts] == [
-        "Before: the model's own masks (0 … 1)",
-        "After: with your changes (0 … 1)",
-        "Difference: after − before (±0.5)",
+        "Before: the model's own masks", "After: with your changes", "Difference: after − before",
     ]
     x = 0.0
     for n, panel in enumerate(NAMES):
@@ -679,7 +682,7 @@ def test_the_effect_as_a_file(stage: Stage) -> None:
             dx, dy = cells["left"] + (k + 0.2) * cells["wide"], cells["top"] + (q + 0.2) * cells["tall"]
             assert picture.at(x + dx, 30 + 22 + dy) == canvas.at(dx, dy)
         x += canvas.wide / RATIO + 22
-    assert picture.wide == x * RATIO
+    assert picture.wide == x * SHARP
     assert picture.at(x - 10, 200) == PAPER
 
 

@@ -321,9 +321,14 @@ def test_new_matrices_have_no_tip_of_the_old_ones(stage: Stage) -> None:
 
 def test_the_matrices_as_a_file(stage: Stage) -> None:
     header, _ = shown(stage)
-    name, picture, drawn = stage.saved_picture()
+    name, picture, drawn = stage.saved_picture(known=header)
     assert name == f"{header['file']}.png"
-    assert [one["text"] for one in drawn if one["op"] == "text"] == [header["title"]]
+    title, least, signed, zero, one_weight = [one["text"] for one in drawn if one["op"] == "text"][:5]
+    assert (title, least, zero, one_weight) == (header["title"], "−", "0", "1 weight; hatched = masked")
+    assert signed.startswith("+ ± the largest number of each: ")
+    ends = dict(part.rsplit(" ", 1) for part in signed.removeprefix("+ ± the largest number of each: ").split(", "))
+    for name, scale in (("WQ", header["matrices"]["W_Q"]["scale"]), ("q", header["matrices"]["q"]["scale"])):
+        assert float(ends[name]) == pytest.approx(scale, abs=0.006)
     place = stage.box(".equations")
     for n in range(len(terms_of(header))):
         box, canvas = stage.box(CANVAS, n), stage.pixels(CANVAS, n)

@@ -15,6 +15,8 @@ from stage import (
     PAPER,
     QUIET,
     RATIO,
+    SAVED,
+    SHARP,
     Stage,
     alike,
     hex_of,
@@ -51,7 +53,7 @@ def payload(
         parts.append(codes)
         offset += codes.size
     return pack(
-        {"blocks": blocks, "chosen": {"site": "encoder.layers.0", "head": 0} | chosen, "file": "one.all-heads"},
+        {"blocks": blocks, "chosen": {"site": "encoder.layers.0", "head": 0} | chosen, "file": "one.all-heads", **SAVED},
         codes=np.concatenate([p.ravel() for p in parts]),
     ), parts
 
@@ -226,7 +228,7 @@ def test_the_page_shows_through_wherever_nothing_is_drawn(stage: Stage) -> None:
     wide, tall = pixels.wide / RATIO - 0.5, pixels.tall / RATIO - 0.5
     assert {pixels.at(0, 0), pixels.at(wide, 0), pixels.at(0, tall), pixels.at(wide, tall)} == {PAPER}
     _, picture, _ = stage.saved_picture()
-    wide, tall = picture.wide / RATIO - 0.5, picture.tall / RATIO - 0.5
+    wide, tall = picture.wide / SHARP - 0.5, picture.tall / SHARP - 0.5
     assert {picture.at(0, 0), picture.at(wide, 0), picture.at(0, tall), picture.at(wide, tall)} == {PAPER}
 
 
@@ -431,11 +433,17 @@ def test_all_heads_as_a_file(stage: Stage) -> None:
     shown(stage)
     name, picture, drawn = stage.saved_picture()
     assert name == "one.all-heads.png"
-    (title,) = [one for one in drawn if one["op"] == "text"]
+    title, zero, most, caption = [one for one in drawn if one["op"] == "text"]
     assert title["text"] == "All heads: rows are layers, columns are heads"
+    assert (zero["text"], most["text"], caption["text"]) == ("0", "1 weight; hatched = masked", SAVED["caption"])
     canvases = [stage.pixels(".grid canvas", n) for n in range(3)]
-    assert picture.wide == max(300 * RATIO, max(c.wide for c in canvases), math.ceil(title["wide"]) + 120)
-    assert picture.tall == 60 + sum(c.tall + 24 * RATIO for c in canvases)
+    wide = max(300, max(c.wide / RATIO for c in canvases), math.ceil(title["wide"]) + 60)
+    pictures = 30 + sum(c.tall / RATIO + 24 for c in canvases)
+    assert (picture.wide, picture.tall) == (SHARP * wide, SHARP * (pictures + 22 + 17 + 8))
+    ramp_of = [picture.at(zero["wide"] + 8 + 6 + x, pictures + 11) for x in (2, 117)]
+    assert alike(ramp_of[0], weight_colour(2 / 119), 3)
+    assert alike(ramp_of[1], weight_colour(117 / 119), 3)
+    assert pictures < caption["y"] - 22 < picture.tall / SHARP
     y = 30.0
     for canvas in canvases:
         assert INK in picture.within(4, y, 90, 24)  # its title
@@ -455,7 +463,7 @@ def test_in_the_file_each_block_stands_under_its_title(stage: Stage, kinds: tupl
     y, words, copies = 0.0, [], []
     for n, (kind, _) in enumerate(kinds):
         canvas = stage.box(".grid canvas", n)
-        words.append([f"Title of {kind}", 4, y + 16, INK, f"600 {12 * RATIO}px sans-serif"])
+        words.append([f"Title of {kind}", 4, y + 16, INK, "600 12px sans-serif"])
         copies.append([0, y + 24, canvas["width"], canvas["height"]])
         y += 24 + canvas["height"]
     assert (whole["w"], whole["h"]) == (wide, y)

@@ -136,13 +136,13 @@ def test_a_long_text_has_letters_to_be_read_and_moves_nothing(stage: Stage, widt
 
 def test_the_lines_are_saved_as_a_drawing(stage: Stage) -> None:
     header, _ = shown(stage)
-    name, root = stage.saved_svg(".svg")
+    name, root = stage.saved_svg(".svg", header)
     assert name == "letters.self.heads.svg"
     texts = [text.text for text in root.iter(f"{SVG}text")]
     names = ", ".join(header["heads"][n]["name"] for n in header["chosen"])
     assert f"{header['title']}; layer.head {names}" in texts
     assert len(list(root.iter(f"{SVG}path"))) == len(stage.attrs(".strands path", "d"))
-    name, pixels, _ = stage.saved_picture(".png")
+    name, pixels, _ = stage.saved_picture(".png", header)
     assert (name, pixels.wide) == ("letters.self.heads.png", pytest.approx(3 * float(root.get("width")), abs=3))
 
 
@@ -151,7 +151,7 @@ def test_a_title_that_is_wider_than_the_drawing_is_not_cut_off(stage: Stage) -> 
     long = {name: entry for name, entry in header.items() if name != "arrays"}
     long["title"] = "What each of these heads reads from the English sentence " * 5
     stage.show(pack(long, **arrays))
-    _, root = stage.saved_svg(".svg")
+    _, root = stage.saved_svg(".svg", header)
     title = next(text for text in root.iter(f"{SVG}text") if (text.text or "").startswith(long["title"]))
     wide = stage.page.evaluate(
         """(said) => {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stage import ACCENT, INK, LINE, PAPER, QUIET, Stage, alike, hex_of, near, stage, stage_page, weight_colour
+from stage import ACCENT, INK, LINE, PAPER, QUIET, SAVED, Stage, alike, hex_of, near, stage, stage_page, weight_colour
 
 from viz_app.drawing.payload import pack
 
@@ -34,7 +34,7 @@ def shuffle_payload(
     ]  # fmt: skip
     header = {
         "title": "The shuffle test",
-        "file": "shuffle-test",
+        "file": "shuffle-test", **SAVED,
         "tokens": tokens,
         "order": order,
         "unrelated": UNRELATED,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stage import DARK, RATIO, Stage, alike, near, signed_colour, stage, stage_page
+from stage import DARK, RATIO, SAVED, SHARP, Stage, alike, near, signed_colour, stage, stage_page
 
 from viz_app.drawing.payload import pack
 
@@ -18,7 +18,7 @@ ROWS = [["one", "", False], ["<b>2</b>", "a note", False], ["[end]", "", True]]
 
 def payload(values: np.ndarray = VALUES, **changes: Any) -> bytes:
     header = {
-        "title": "The states", "file": "the-file", "axis": "the axis", "columns": values.shape[1], "limit": 2.0,
+        "title": "The states", "file": "the-file", **SAVED, "axis": "the axis", "columns": values.shape[1], "limit": 2.0,
         "rows": ROWS[: len(values)] + [["x", "", False]] * (len(values) - len(ROWS)), "ways": ["there →", "← back"],
         "frames": [{"row": 2, "first": 0, "count": 3}, {"row": 0, "first": 3, "count": 3}],
     }  # fmt: skip
@@ -103,5 +103,5 @@ def test_the_picture_is_handed_over_as_it_stands(stage: Stage) -> None:
     stage.mount("states", 700).show(payload())
     name, pixels, drawn = stage.saved_picture()
     assert name == "the-file.png"
-    assert (pixels.wide, pixels.tall) == (RATIO * 700, RATIO * (420 + 30))
-    assert [one["text"] for one in drawn if one["op"] == "text"] == ["The states"]
+    assert (pixels.wide, pixels.tall) == (SHARP * 700, SHARP * (30 + 420 + 17 + 8))
+    assert [one["text"] for one in drawn if one["op"] == "text"] == ["The states", SAVED["caption"]]

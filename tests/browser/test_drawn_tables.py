@@ -637,9 +637,10 @@ def test_numbers_are_in_ink_that_can_be_read_on_their_colour(stage: Stage) -> No
 def test_the_walk_as_a_file(stage: Stage) -> None:
     header, _ = shown(stage)
     to_stage(stage, 2)
-    name, picture, drawn = stage.saved_picture()
+    name, picture, drawn = stage.saved_picture(known=header)
     assert name == f"{header['file']}.stage2.png"
-    (title,) = [one for one in drawn if one["op"] == "text"]
+    title, *keys = [one for one in drawn if one["op"] == "text"]
+    assert [one["text"] for one in keys[:2]] == ["−", "+ every column on its own scale: ± the number at its head"]
     assert title["text"] == f"{header['title']} ({header['stages'][2]['title']})"
     on_page, at = stage.pixels(CELLS), columns(stage)
     for one in at.values():
@@ -789,9 +790,11 @@ def test_other_heads_of_the_same_width_are_drawn_anew(stage: Stage) -> None:
 
 def test_the_heads_as_a_file(stage: Stage) -> None:
     header, _ = shown(stage, "heads", 1200)
-    name, picture, drawn = stage.saved_picture()
+    name, picture, drawn = stage.saved_picture(known=header)
     assert name == f"{header['file']}.png"
-    assert [one["text"] for one in drawn if one["op"] == "text"] == [header["title"]]
+    said = [one["text"] for one in drawn if one["op"] == "text"]
+    assert said[:3] == [header["title"], "−", "+ every column on its own scale: ± the number at its head"]
+    assert [text.strip() for text in said[3:5]] == ["0", "the lengths' scale, whose end stands at its head"]
     assert picture.at(6, TOP + ROW + 10 + 30) == HEADS[1]
 
 

@@ -22,6 +22,7 @@ from models.tokenizers.base import END, START, Tokenizer
 from viz_app import words
 from viz_app.drawing.difference import shared
 from viz_app.drawing.payload import unpack
+from viz_app.drawing.stamp import facts, saving
 from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import steps as decoding_payloads
@@ -100,7 +101,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
     assert [label[0] for label in header.pop("source")] == [*"abcde", "[end]"]
     diverges = next(i for i, (a, b) in enumerate(zip(forced.parallel.taken, forced.serial.taken, strict=False)) if a != b)
     assert header == {
-        "file": "letters.decoding",
+        **saving("letters.decoding", facts(forced.trace)),
         "step": 2, "steps": max(4, n), "note": "A note.", "diverges": diverges, "forced": [1, 3], "how": "greedy",
         "sampling": False,
         "reading": "decoder layer 2, head 3", "cross": "Cross-attention", "own": True, "family": "attention", "vectors": [],
@@ -382,7 +383,7 @@ def test_the_table_read_back(scope: Scope, forced: Story) -> None:
     columns = ["run", "position", "reads", "takes", "probability", "rank", "entropy (nats)", "forced", "from the cache"]
     assert heading == [*columns, *choices, *(f"p of {choice}" for choice in choices)]
     said = [dict(zip(heading, row, strict=True)) for row in rows]
-    tokens = ["<pad>", "<s>", "</s>", "<unk>", *"abcde=@"]
+    tokens = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]
     named = [("teacher-forced", forced.parallel, {}), ("autoregressive, greedy", forced.serial, {1: A, 3: B}),
              ("autoregressive, nothing forced", forced.free, {})]  # fmt: skip
     places = [(name, str(i + 1)) for name, run, _ in named for i in range(len(run))]
@@ -404,19 +405,20 @@ def test_the_table_read_back(scope: Scope, forced: Story) -> None:
 def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
     with np.load(io.BytesIO(decoding_files.arrays(forced, scope))) as held:
         sites = [name for name in forced.trace.attention if name.startswith("decoder")]
-        parts = ["read", "taken", "log_probs", "entropy", *sites]
+        counted = {site: site.replace("layers.0", "layer1").replace("layers.1", "layer2") for site in sites}
+        parts = ["read", "taken", "log_probs", "entropy", *counted.values()]
         assert set(held) == {"source_tokens", "vocabulary", *(f"{run}.{part}" for run in ("parallel", "serial") for part in parts)}
-        assert held["source_tokens"].tolist() == [*"abcde", "</s>"]
-        assert held["vocabulary"].tolist() == ["<pad>", "<s>", "</s>", "<unk>", *"abcde=@"]
+        assert held["source_tokens"].tolist() == [*"abcde", "[end]"]
+        assert held["vocabulary"].tolist() == ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]
         for name, run in (("parallel", forced.parallel), ("serial", forced.serial)):
             assert held[f"{name}.read"].tolist() == [START, *run.taken[:-1]]
             assert held[f"{name}.taken"].tolist() == list(run.taken)
             np.testing.assert_allclose(np.exp(held[f"{name}.log_probs"]), softmax(run), atol=1e-5)
             np.testing.assert_allclose(held[f"{name}.entropy"], entropies(run), atol=1e-5)
         for site in sites:
-            np.testing.assert_allclose(held[f"parallel.{site}"], forced.trace.attention[site].weights().numpy(), atol=1e-6)
+            np.testing.assert_allclose(held[f"parallel.{counted[site]}"], forced.trace.attention[site].weights().numpy(), atol=1e-6)
         again = decoding_runs.along(scope.model, forced.trace.streams["source"].ids, forced.serial.taken)      # in one pass
-        np.testing.assert_allclose(held[f"serial.{CROSS}"][2], again.weights(CROSS, 2).numpy(), atol=1e-5)
+        np.testing.assert_allclose(held[f"serial.{counted[CROSS]}"][2], again.weights(CROSS, 2).numpy(), atol=1e-5)
 
 
 def test_a_recurrent_decoders_arrays_hold_its_states() -> None:

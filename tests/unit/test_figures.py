@@ -212,12 +212,13 @@ def test_the_npz_gives_back_all_heads(trace: Trace) -> None:
             q, k = site.q[0].double(), site.k[0].double()
             scores = q @ k.transpose(1, 2) / q.shape[2] ** 0.5
             n, m = scores.shape[1:]
-            may = np.tril(np.ones((n, m), bool)) if name.endswith("decoder.layers.0.self_attn") else held[f"{name}.allowed"][0]
-            np.testing.assert_array_equal(held[f"{name}.allowed"], np.stack([may] * 3))
+            counted = name.replace("layers.0", "layer1").replace("layers.1", "layer2")
+            may = np.tril(np.ones((n, m), bool)) if name.endswith("decoder.layers.0.self_attn") else held[f"{counted}.allowed"][0]
+            np.testing.assert_array_equal(held[f"{counted}.allowed"], np.stack([may] * 3))
             by_hand = scores.masked_fill(~torch.from_numpy(may), -torch.inf).softmax(-1).numpy()
-            np.testing.assert_allclose(held[name], by_hand, atol=1e-6)
-        assert held["source_tokens"].tolist() == [*"abcde", "</s>"]
-        assert held["target_tokens"].tolist() == ["<s>", *"edc"]
+            np.testing.assert_allclose(held[counted], by_hand, atol=1e-6)
+        assert held["source_tokens"].tolist() == [*"abcde", "[end]"]
+        assert held["target_tokens"].tolist() == ["[start]", *"edc"]
 
 
 def test_the_svg_draws_every_cell_and_escapes_the_text(pieces: Tokenizer) -> None:

@@ -18,6 +18,7 @@ from viz_app.drawing import states
 from viz_app.drawing.labels import Label
 from viz_app.drawing.look import DARK, LIGHT, Look
 from viz_app.drawing.payload import unpack
+from viz_app.drawing.stamp import facts, saving
 from viz_app.views.attention import growth_files
 from viz_app.views.from_rnn import charts as charts
 from viz_app.views.from_rnn import files as files
@@ -53,7 +54,7 @@ def layer(kind: str, top: float = 1.0, width: int = 3, depth: int = 2) -> Reach:
 def test_the_maps_of_influence(scale: str, largest: list[float], drawn: str) -> None:
     named = [maps.Named(layer(RNN, 0.5), "its weights"), maps.Named(layer(CNN, 2.0), "random"),
              maps.Named(layer(SELF_ATTENTION), "own")]  # fmt: skip
-    header, arrays = unpack(maps.influence(named, SOURCE, scale, "ours.reach"))
+    header, arrays = unpack(maps.influence(named, SOURCE, scale, {"file": "ours.reach"}))
     del header["arrays"]
     shown = [["a", "", False], ["b", "", False], ["c", "", False], END]
     scale_name = {"one": "log, one scale for all", "own": "log, each from its own largest"}
@@ -78,7 +79,7 @@ def test_white_is_counted_where_a_way_leads_and_next_to_nothing_comes() -> None:
     rnn.norms[2, 0], rnn.norms[3, 0], rnn.norms[3, 1] = 0.0039, 0.0, 0.0041       # one more is 0 without a way
     for scale, others, count in (("root", 4.0, 2), ("one", 5.0, 3)):
         named = [maps.Named(rnn, "w"), maps.Named(layer(SELF_ATTENTION, others), "own")]
-        note = unpack(maps.influence(named, SOURCE, scale, "ours.reach"))[0]["maps"][0]["note"]
+        note = unpack(maps.influence(named, SOURCE, scale, {"file": "ours.reach"}))[0]["maps"][0]["note"]
         assert note == f"w. White: a way, but under 0.1 % of {max(others, 4.0) if scale == 'one' else 4.0:.2g} comes through " \
             f"({count} of 10 pairs)"
 
@@ -93,7 +94,7 @@ def test_the_default_scale_shows_the_fade_of_a_recurrence_and_what_self_attentio
 
 
 def test_one_layer_is_not_layers() -> None:
-    header, _ = unpack(maps.influence([maps.Named(layer(CNN, width=5, depth=1), "")], SOURCE, "own", "ours.reach"))
+    header, _ = unpack(maps.influence([maps.Named(layer(CNN, width=5, depth=1), "")], SOURCE, "own", {"file": "ours.reach"}))
     assert header["maps"][0]["title"] == "CNN, width 5, 1 layer"
 
 
@@ -188,6 +189,9 @@ def test_score_by_length() -> None:
     assert (drawn["y"]["field"], drawn["y"]["title"]) == ("score", "BLEU on held-out sentences")
     assert drawn["y"]["scale"] == {"zero": True}
     assert (drawn["color"]["field"], drawn["color"]["scale"]) == ("model", {"domain": ["b", "a"], "range": [BLUE, ORANGE]})
+    assert drawn["strokeDash"]["field"] == "model"
+    assert drawn["strokeDash"]["scale"] == {"domain": ["b", "a"], "range": [[1, 0], [7, 3]]}
+    assert drawn["strokeDash"]["legend"] == drawn["color"]["legend"]
     assert [tip["field"] for tip in drawn["tooltip"]] == ["model", "lengths", "score", "share", "cases"]
     assert drawn["tooltip"][1]["title"] == "words"
 
@@ -210,7 +214,7 @@ def two() -> list[maps.Aligned]:
 
 
 def test_two_alignments_and_what_parts_them() -> None:
-    header, arrays = unpack(maps.alignments(two(), SOURCE, TARGET, "a.and.b"))
+    header, arrays = unpack(maps.alignments(two(), SOURCE, TARGET, {"file": "a.and.b"}))
     del header["arrays"]
     assert header == {
         "title": "What each model reads from the source as it writes each token", "file": "a.and.b",
@@ -321,6 +325,7 @@ def test_how_models_learned_as_a_chart() -> None:
     figure = from_rnn_learners.chart([FAST, LOST], DARK, "The title")
     for line, one, colour in zip(figure.data, (FAST, LOST), (BLUE, ORANGE), strict=True):
         assert (line.name, line.line.color, line.x, line.y) == (one.what, colour, *zip(*one.curve, strict=True))
+        assert line.line.dash == {BLUE: "1px,0px", ORANGE: "7px,3px"}[colour]
         assert line.hovertemplate == f"{one.checkpoint}, step %{{x:,}}: <b>%{{y:.1f}} %</b><extra></extra>"
     x, y = figure.layout.xaxis, figure.layout.yaxis
     assert (x.title.text, y.title.text) == ("training step", "validation dates right (%)")
@@ -423,7 +428,7 @@ def test_the_states_as_a_picture(bidirectional: bool) -> None:
     np.testing.assert_array_equal(arrays["states"], values)
     frames = [{"row": 3, "first": 0, "count": 7}, {"row": 0, "first": 7, "count": 7}]
     assert header == {
-        "title": "The title", "file": f"{trace.model.name}.encoder-states", "axis": "number of the state",
+        "title": "The title", **saving(f"{trace.model.name}.encoder-states", facts(trace)), "axis": "number of the state",
         "columns": 14 if bidirectional else 7,
         "rows": [["a", "", False], ["b", "", False], ["c", "", False], END], "limit": float(max(values.max(), -values.min())),
         "frames": frames[: 1 + bidirectional], "ways": ["forwards →", "← backwards"] if bidirectional else [],
@@ -437,7 +442,7 @@ def test_the_states_files_say_what_they_hold() -> None:
     assert [np.float32(row[1:]).tolist() for row in rows] == trace.activations["encoder.states"].value[0].tolist()
     with np.load(io.BytesIO(states.states_npz(trace))) as held:
         assert set(held) == {"source_tokens", "target_tokens", "encoder.states", "decoder.states"}
-        assert (held["source_tokens"].tolist(), held["target_tokens"].tolist()) == ([*"abc", "</s>"], ["<s>", *"ed"])
+        assert (held["source_tokens"].tolist(), held["target_tokens"].tolist()) == ([*"abc", "[end]"], ["[start]", *"ed"])
         np.testing.assert_array_equal(held["decoder.states"], trace.activations["decoder.states"].value[0].numpy())
 
 

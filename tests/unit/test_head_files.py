@@ -23,6 +23,7 @@ from viz_app.drawing.payload import unpack
 from viz_app.drawing.pooling import block_side
 from viz_app.drawing.scale import Scale
 from viz_app.drawing.sites import blocked_bits, by_kind
+from viz_app.drawing.stamp import facts, saving
 
 TERMS = words.terms("translation", "eng-fra")
 OWN, CROSS = "decoder.layers.1.self_attn", "decoder.layers.0.cross_attn"
@@ -118,7 +119,7 @@ def test_the_head_component_is_told_everything_by_its_name(trace: Trace, name: s
     assert header == {
         "site": name, "head": 2, "lock": "q3", "title": words.head_title(site, 2, TERMS),
         "queryAxis": f"who reads (query): {axes[0]}", "keyAxis": f"what is read (key): {axes[1]}",
-        "masks": [layer.name for layer in site.mask.layers], "file": f"letters.{PATHS[name]}.head3",
+        "masks": [layer.name for layer in site.mask.layers], **saving(f"letters.{PATHS[name]}.head3", facts(trace)),
         "block": 1, "first": [0, 0], "size": [len(queries), len(keys)], "scale": "weight", "hides": False,
         "sinks": [0] if keys == TARGET else [5], "sinkNames": ["[start]"] if keys == TARGET else ["[end]"],
         "sinkShare": pytest.approx(float(_by_hand(site, 2)[:, 0 if keys == TARGET else 5].mean()), abs=1e-6),
@@ -211,12 +212,14 @@ def test_the_csv_is_a_row_a_query_and_a_column_a_key(trace: Trace) -> None:
 
 def test_the_npz_holds_the_tokens_of_both_texts_and_every_head(trace: Trace) -> None:
     with np.load(io.BytesIO(export.heads_npz(trace))) as held:
-        assert set(held) == {"source_tokens", "target_tokens", *trace.attention, *(f"{name}.allowed" for name in trace.attention)}
-        assert held["source_tokens"].tolist() == [*"abcde", "</s>"]
-        assert held["target_tokens"].tolist() == ["<s>", *"edc"]
-        assert held[CROSS].shape == held[f"{CROSS}.allowed"].shape == (3, 4, 6)
-        assert held[f"{OWN}.allowed"].tolist() == [np.tril(np.ones((4, 4), bool)).tolist()] * 3
-        np.testing.assert_allclose(held[CROSS][2], _by_hand(trace.attention[CROSS], 2), atol=1e-6)
+        sites = ["encoder.layer1.self_attn", *(f"decoder.layer{n}.{part}_attn" for n in (1, 2) for part in ("self", "cross"))]
+        assert set(held) == {"source_tokens", "target_tokens", *sites, *(f"{name}.allowed" for name in sites)}
+        assert held["source_tokens"].tolist() == [*"abcde", "[end]"]
+        assert held["target_tokens"].tolist() == ["[start]", *"edc"]
+        cross = "decoder.layer2.cross_attn"
+        assert held[cross].shape == held[f"{cross}.allowed"].shape == (3, 4, 6)
+        assert held["decoder.layer1.self_attn.allowed"].tolist() == [np.tril(np.ones((4, 4), bool)).tolist()] * 3
+        np.testing.assert_allclose(held[cross][2], _by_hand(trace.attention[CROSS], 2), atol=1e-6)
 
 
 def _by_hand(site: AttentionSite, index: int) -> np.ndarray:

@@ -202,10 +202,10 @@ def test_the_vectors_read_back() -> None:
     with np.load(io.BytesIO(files.layers_npz(at))) as held:
         of_all = ["before", "added", "after", "normed"]
         per_part = {"self_attn": of_all, "ff": [*of_all, "ff_pre", "ff_post"]}
-        names = {f"decoder.layers.{n}.{part}.{name}" for n in (0, 1) for part, names in per_part.items() for name in names}
+        names = {f"decoder.layer{n}.{part}.{name}" for n in (1, 2) for part, names in per_part.items() for name in names}
         last = at.run.trace.activations["decoder.layers.1.resid_post"].value[0, 2]
         assert set(held) == names | {"log_probs", "token", "position", "model", "fingerprint"}
-        np.testing.assert_array_equal(held["decoder.layers.1.ff.after"], last)
+        np.testing.assert_array_equal(held["decoder.layer2.ff.after"], last)
         np.testing.assert_allclose(held["log_probs"][-1], at.run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5)
         assert held["log_probs"].shape == (5, scope.config.vocab_size)
         assert (held["position"], str(held["fingerprint"])) == (3, scope.fingerprint)

@@ -17,6 +17,7 @@ from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, MaskLayer
 from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app import words
 from viz_app.drawing.payload import unpack
+from viz_app.drawing.stamp import facts, saving
 from viz_app.views.masks import files as masks_files
 from viz_app.views.masks import mask_view, painter
 from viz_app.views.masks import notation as masks_notation
@@ -90,7 +91,7 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
     largest = np.abs(weights["after"] - weights["before"]).max()
     assert effect == {
         "title": "Decoder layer 2, head 3: what each French token reads from the English sentence", "site": CROSS, "head": 2,
-        "kind": "cross", "file": "letters.decoder.layer2.cross_attn.head3",
+        "kind": "cross", **saving("letters.decoder.layer2.cross_attn.head3", facts(view.after.trace)),
         "queryAxis": "who reads (query): the French so far, a row is read → written",
         "keyAxis": "what is read (key): the English sentence", "scale": min(s for s in (0.1, 0.25, 0.5, 1.0) if s >= largest),
         "given": "Target", "outputs": [view.before.output, view.after.output],
@@ -397,12 +398,13 @@ def test_everything_read_back(view: MaskView, allowed: dict[str, np.ndarray]) ->
                   ("decoder_self", "before"): [PADDING, LOOK_AHEAD], ("decoder_self", "after"): [PADDING, LOOK_AHEAD, DRAWN],
                   ("cross", "before"): [PADDING], ("cross", "after"): [DRAWN]}  # fmt: skip
         names = {"source_tokens", "target_tokens", "log_probs.before", "log_probs.after"}
-        names |= {f"{name}.{when}" for name in view.after.trace.attention for when in ("before", "after")}
+        sites = {name: name.replace("layers.0", "layer1").replace("layers.1", "layer2") for name in view.after.trace.attention}
+        names |= {f"{name}.{when}" for name in sites.values() for when in ("before", "after")}
         names |= {f"{kind}.{when}.{form}" for kind, when in layers for form in ("allowed", "additive")}
         names |= {f"{kind}.{when}.layer.{name}" for (kind, when), own in layers.items() for name in own}
         assert set(held) == names
-        assert held["source_tokens"].tolist() == [*"abc", "</s>", "<pad>", "<pad>"]
-        assert held["target_tokens"].tolist() == ["<s>", *"edc"]
+        assert held["source_tokens"].tolist() == [*"abc", "[end]", "[padding]", "[padding]"]
+        assert held["target_tokens"].tolist() == ["[start]", *"edc"]
         for when, of, own in (("before", view.before, " before"), ("after", view.after, "")):
             np.testing.assert_allclose(held[f"log_probs.{when}"], by_token(of), atol=1e-5)
             for kind in ("decoder_self", "cross"):
@@ -411,8 +413,8 @@ def test_everything_read_back(view: MaskView, allowed: dict[str, np.ndarray]) ->
                 np.testing.assert_array_equal(held[f"{kind}.{when}.additive"], np.where(may, 0.0, -np.inf))
                 together = np.logical_and.reduce([held[f"{kind}.{when}.layer.{name}"] for name in layers[kind, when]])
                 np.testing.assert_array_equal(together, may)
-            assert held[f"{CROSS}.{when}"].shape == (3, 4, 6)
-            np.testing.assert_array_equal(held[f"{CROSS}.{when}"] > 0, np.tile(allowed[f"cross{own}"], (3, 1, 1)))
+            assert held[f"{sites[CROSS]}.{when}"].shape == (3, 4, 6)
+            np.testing.assert_array_equal(held[f"{sites[CROSS]}.{when}"] > 0, np.tile(allowed[f"cross{own}"], (3, 1, 1)))
 
 
 def test_the_drawing_shows_the_mask_before_after_and_the_difference(view: MaskView, allowed: dict[str, np.ndarray]) -> None:

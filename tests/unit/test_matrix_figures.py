@@ -369,8 +369,8 @@ def test_the_walks_arrays_read_back(traces: dict[str, Trace], name: str) -> None
         for array, value in arrays.items():
             np.testing.assert_array_equal(held[array], value.numpy(), err_msg=array)
         np.testing.assert_allclose(held["b"], at.site.out[0, at.head, 2].numpy(), rtol=1e-4, atol=1e-5)
-        assert held["query_tokens"].tolist() == ["<s>", *"edc"]
-        assert held["key_tokens"].tolist() == [*"abcde", "</s>"]
+        assert held["query_tokens"].tolist() == ["[start]", *"edc"]
+        assert held["key_tokens"].tolist() == [*"abcde", "[end]"]
         assert held["query"] == 2
         if of_heads:
             np.testing.assert_allclose(held["added"], held["heads_added"][1], rtol=1e-5, atol=1e-6)

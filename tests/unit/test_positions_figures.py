@@ -1,6 +1,7 @@
 """The Positions page's charts, checks and files: axes, colours and rows by hand; every check is shown to fail on forged numbers."""
 
 import csv
+import html
 import io
 import math
 from dataclasses import replace
@@ -45,7 +46,7 @@ def turned(a: np.ndarray, k: int, misprint: bool = False) -> np.ndarray:
 # charts
 
 
-@pytest.mark.parametrize(("n", "dots"), [(160, {"size": 14, "opacity": 1}), (161, False)])
+@pytest.mark.parametrize(("n", "dots"), [(160, {"size": 14, "opacity": 1, "strokeDash": [1, 0]}), (161, False)])
 def test_curves(n: int, dots: object) -> None:
     table = torch.arange(n * 5.0).reshape(n, 5)
     chart = draw.curves(table, [3, 1], ["three", "one"], "What it is").to_dict()
@@ -60,6 +61,10 @@ def test_curves(n: int, dots: object) -> None:
     assert drawn["color"]["field"] == "dimension"
     assert drawn["color"]["scale"] == {"domain": ["three", "one"], "range": COLOURS[:2]}
     assert drawn["color"]["sort"] == ["three", "one"]
+    assert drawn["strokeDash"]["field"] == "dimension"
+    assert drawn["strokeDash"]["scale"] == {"domain": ["three", "one"], "range": [[1, 0], [7, 3]]}
+    assert drawn["strokeDash"]["legend"] == drawn["color"]["legend"]         # one legend, which shows both
+    assert len({tuple(style) for style in draw.LINE_STYLES}) == len(COLOURS)
     assert [tip["field"] for tip in drawn["tooltip"]] == ["position", "dimension", "value"]
 
 
@@ -112,6 +117,22 @@ def test_a_signed_map_says_its_rows_columns_and_scale(look: Look) -> None:
     )  # fmt: skip
     assert layout.showlegend is False
     assert draw.heatmap(torch.zeros(1, 2), look, "t", ("r", "c")).data[0].zmax == 1
+
+
+def test_a_note_stands_under_the_picture_which_grows_by_its_lines() -> None:
+    note = "model: <b> & dates; fingerprint: 0123456789ab; training step: 4000"
+    plain, noted = (draw.framed([], LIGHT, "t", 300, 46, margin={"b": 80, "l": 61}, note=said).layout for said in ("", note))
+    assert not plain.annotations
+    assert (noted.height - plain.height, noted.margin.b - plain.margin.b) == (2 * 16, 2 * 16)
+    (said,) = noted.annotations
+    lines = said.text.split("<br>")
+    assert html.unescape(" ".join(lines)) == note
+    assert "<b>" not in said.text
+    assert all(len(html.unescape(line)) <= 46 for line in lines)
+    assert (said.xref, said.x, said.xanchor, said.xshift) == ("paper", 0, "left", 4 - 61)
+    assert (said.yref, said.y, said.yanchor, said.font.size) == ("paper", 0, "top", 12)
+    assert -80 < said.yshift < 0                                     # in the margin, under the words of the axis
+    assert 300 * (1 - plain.title.y) == pytest.approx((300 + 32) * (1 - noted.title.y))       # the title stays where it was
 
 
 def test_a_long_title_has_room_for_its_lines() -> None:
@@ -317,7 +338,7 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
     stages = ("input", "layer 1", "layer 2")
     tests = {shuffle.WITH: shuffled(stages, original, 0.25), shuffle.WITHOUT: shuffled(stages, original)}
     assert list(tests) == ["with positions", "positions switched off"]
-    header, arrays = unpack(shuffle.shuffle(SOURCE, tests, "ours.shuffle"))
+    header, arrays = unpack(shuffle.shuffle(SOURCE, tests, {"file": "ours.shuffle"}))
     del header["arrays"]
     assert header == {
         "title": "The shuffle test: the tokens change places; with positions; positions switched off", "file": "ours.shuffle",
@@ -330,7 +351,7 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
     assert arrays["map0"].shape == (4, 3)         # a row a token, a column a stage
     np.testing.assert_allclose(arrays["map0"], 0.25, rtol=1e-5)
     assert not arrays["map1"].any()
-    header, arrays = unpack(shuffle.by_stage(SOURCE, tests, "ours.stages"))
+    header, arrays = unpack(shuffle.by_stage(SOURCE, tests, {"file": "ours.stages"}))
     assert header["parts"] == [{
         "kind": "bars", "title": "Mean change at the encoder's input and after each layer", "stages": list(stages),
         "names": list(tests), "array": "means",

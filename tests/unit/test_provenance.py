@@ -8,11 +8,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from drawn import letters
+from PIL import Image
 
 from models.trace import Trace
 from models.trace.edits import Edit, Edits, MaskChange
 from viz_app.drawing import export, provenance
-from viz_app.drawing.stamp import caption, facts, stamped
+from viz_app.drawing.stamp import caption, facts, saving, stamped
 
 CROSS = "decoder.layers.1.cross_attn"
 
@@ -69,7 +70,7 @@ def test_signs_stay_readable_and_a_name_is_no_path(text: str, name: str) -> None
 def test_the_facts_of_a_run_are_what_was_asked_and_what_came(trace: Trace) -> None:
     own = letters().run("abcde")
     found = facts(replace(of(own, "eng-fra", step=4000), output="=x\ny"), scale="1  attention weight")
-    assert found.pop("counting").startswith("layers and heads from 1; tokens and the axes of arrays from 0")
+    assert found.pop("counting") == "layers and heads from 1, in the names of arrays too; tokens and the axes of arrays from 0"
     assert found == {
         "model": "eng-fra", "fingerprint": own.model.fingerprint[:12], "training step": "4000", "similarity": "scaled dot",
         "source": "abcde", "the model writes": "=x y", "scale": "1 attention weight",
@@ -100,9 +101,9 @@ def test_a_csv_begins_with_the_facts_and_no_cell_becomes_a_formula(trace: Trace)
 
 def test_an_npz_keeps_its_arrays_and_has_one_more(trace: Trace) -> None:
     with np.load(io.BytesIO(stamped(export.heads_npz(trace), "x.npz", facts(trace))), allow_pickle=False) as held:
-        masks = {f"{name}.allowed" for name in trace.attention}
-        assert set(held) == {"about", "source_tokens", "target_tokens", *trace.attention, *masks}
-        np.testing.assert_array_equal(held[CROSS], trace.attention[CROSS].weights().numpy())
+        assert set(held) >= {"about", "source_tokens", "decoder.layer2.cross_attn.allowed"}
+        assert len(held) == 3 + 2 * len(trace.attention)
+        np.testing.assert_array_equal(held["decoder.layer2.cross_attn"], trace.attention[CROSS].weights().numpy())
         assert held["about"].tolist() == [f"{name}: {said}" for name, said in facts(trace).items()]
 
 
@@ -117,8 +118,27 @@ def test_a_drawing_stands_above_its_caption_with_every_fact_inside(trace: Trace)
     assert len(lines) > 2
     assert (root.get("width"), root.get("viewBox")) == (f"{wide:g}", f"0 0 {wide:g} {root.get('height')}")
     assert all(tall < float(line.get("y")) < float(root.get("height")) for line in lines)
-    assert all(len(line.text) * 6.2 <= wide - 20 for line in lines)
+    assert all(len(line.text) * 7.4 <= wide - 20 for line in lines)
     assert len({line.get("y") for line in lines}) == len(lines)
+
+
+def test_an_animation_tells_the_facts_as_its_comment_and_its_frames_stay() -> None:
+    out, about = io.BytesIO(), {"model": "m", "source": "é" * 300}
+    frames = [Image.new("RGB", (7, 5), colour) for colour in ("red", "blue")]
+    frames[0].save(out, "GIF", save_all=True, append_images=frames[1:], duration=[700, 2500], loop=0)
+    made = Image.open(io.BytesIO(stamped(out.getvalue(), "x.gif", about)))
+    assert made.info["comment"].decode() == f"model: m\nsource: {'é' * 300}"
+    assert made.n_frames == 2
+    for n, (colour, duration) in enumerate((((255, 0, 0), 700), ((0, 0, 255), 2500))):
+        made.seek(n)
+        assert (made.convert("RGB").getpixel((3, 2)), made.info["duration"]) == (colour, duration)
+
+
+def test_a_picture_of_the_browser_is_told_its_name_its_caption_and_all_that_is_known() -> None:
+    about = {"model": "m", "source": "a" * 900, "counting": "from 1"}
+    assert saving("m.all-heads", about) == {
+        "file": "m.all-heads", "caption": caption(about), "about": f"model: m\nsource: {'a' * 900}\ncounting: from 1",
+    }
 
 
 def test_a_caption_leaves_out_the_middle_of_what_is_very_long() -> None:
@@ -130,5 +150,5 @@ def test_a_caption_leaves_out_the_middle_of_what_is_very_long() -> None:
 
 
 def test_another_kind_of_file_and_one_of_nothing_known_stay_as_they_are() -> None:
-    assert stamped(b"GIF", "x.gif", {"model": "m"}) == b"GIF"
+    assert stamped(b"PNG", "x.png", {"model": "m"}) == b"PNG"
     assert stamped("a,b", "x.csv", {}) == "a,b"

@@ -11,7 +11,8 @@ import numpy as np
 
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.colours import ACCENT, HATCH, PAPER, TEXT, ramp
-from viz_app.drawing.labels import Label, axes_labels, shortened
+from viz_app.drawing.labels import Label, axes_labels, labels, shortened
+from viz_app.drawing.provenance import site_name
 from viz_app.drawing.scale import Scale, sinks
 from viz_app.drawing.sites import blocked_bits
 
@@ -33,15 +34,26 @@ def head_csv(trace: Trace, site: AttentionSite, head: int) -> str:
 
 
 def heads_npz(trace: Trace) -> bytes:
-    """All heads: for each site its weights (head, query, key) under the site's name, its mask in the same shape under
-    "<name>.allowed", and the tokens of each stream under "<stream>_tokens"."""
-    arrays = {f"{name}_tokens": np.array(row.tokens) for name, row in trace.streams.items()}
-    for name, site in trace.attention.items():
+    """All heads: for each site its weights (head, query, key) under the site's name with its layer counted from 1, its mask in the
+    same shape under "<name>.allowed", and the tokens of each stream, spelled as on the screen, under "<stream>_tokens"."""
+    arrays = stream_tokens(trace)
+    for site in trace.attention.values():
+        name = site_name(site)
         arrays[name] = site.weights().numpy()
         arrays[f"{name}.allowed"] = site.allowed(head=None).numpy()
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)
     return out.getvalue()
+
+
+def stream_tokens(trace: Trace) -> dict[str, np.ndarray]:
+    """The tokens of each stream as on the screen, under "<stream>_tokens"."""
+    return {f"{name}_tokens": texts(labels(row)) for name, row in trace.streams.items()}
+
+
+def texts(row: Sequence[Label]) -> np.ndarray:
+    """What these labels say, as an array of a file."""
+    return np.array([label.text for label in row])
 
 
 def head_svg(trace: Trace, site: AttentionSite, head: int, title: str, scale: Scale | None = None) -> str:

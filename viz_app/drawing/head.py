@@ -14,6 +14,7 @@ from viz_app.drawing.pooling import block_side, pooled_bits, pooled_weights, sla
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.scale import Scale, sinks
 from viz_app.drawing.sites import blocked_bits
+from viz_app.drawing.stamp import facts, saving
 
 LARGEST_WHOLE = 512     # tokens a side of a picture that has a cell for every weight
 LARGEST_POOLED = 256    # blocks a side of one that has a cell for a block
@@ -43,7 +44,7 @@ def head(
         "site": site.name, "head": index, "lock": lock,
         "title": words.head_title(site, index, terms),
         "queryAxis": query_axis, "keyAxis": key_axis, **part, "size": [site.n_query, site.n_key],
-        "masks": [layer.name for layer in site.mask.layers], "file": head_name(trace, site, index),
+        "masks": [layer.name for layer in site.mask.layers], **saving(head_name(trace, site, index), facts(trace)),
         "scale": scale.name, "hides": scale.hides_sinks, "sinks": hidden,
         "sinkNames": [names[i].text for i in hidden], "sinkShare": _share(site, index, hidden),
     }

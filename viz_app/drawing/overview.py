@@ -15,6 +15,7 @@ from viz_app.drawing.payload import pack
 from viz_app.drawing.pooling import block_side, pooled, pooled_weights
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
+from viz_app.drawing.stamp import facts, saving
 
 LARGEST_SIDE = 64
 LARGEST_BYTES = 900_000
@@ -38,7 +39,7 @@ def overview(
         })
         parts.append(codes.ravel())
         offset += codes.size
-    header = {"blocks": blocks, "chosen": {"site": site, "head": head}, "file": file_name(trace, "all-heads")}
+    header = {"blocks": blocks, "chosen": {"site": site, "head": head}, **saving(file_name(trace, "all-heads"), facts(trace))}
     return pack(header, codes=np.concatenate(parts))
 
 

@@ -28,12 +28,17 @@ def head_name(trace: Trace, site: AttentionSite, head: int, *parts: str) -> str:
 
 def site_name(site: AttentionSite) -> str:
     """The site's path with its layer counted from 1: "decoder.layer2.cross_attn"."""
-    path = site.name.split(".")
-    for i, part in enumerate(path):
+    return counted(site.name)
+
+
+def counted(path: str) -> str:
+    """A path in a model, "decoder.layers.1.ff", with its layer counted from 1: "decoder.layer2.ff"."""
+    parts = path.split(".")
+    for i, part in enumerate(parts):
         if part.isdigit():
-            path[i - 1 : i + 1] = [f"{path[i - 1].removesuffix('s')}{int(part) + 1}"]
+            parts[i - 1 : i + 1] = [f"{parts[i - 1].removesuffix('s')}{int(part) + 1}"]
             break
-    return ".".join(path)
+    return ".".join(parts)
 
 
 def similarity(trace: Trace) -> str:

@@ -1,4 +1,5 @@
-"""A finished file with its provenance inside: comment rows in a CSV, one more array in an npz, metadata and a caption in an SVG."""
+"""A finished file with its provenance inside: comment rows in a CSV, one more array in an npz, metadata and a caption in an SVG, a
+comment in a GIF; and what the browser needs for the files that it makes itself (components/common/save.js)."""
 
 import csv
 import io
@@ -19,12 +20,9 @@ from viz_app.drawing.notes import answered
 
 Facts = Mapping[str, str]
 
-COUNTING = (
-    "layers and heads from 1; tokens and the axes of arrays from 0; an array is named by its path in the model, whose layers "
-    "count from 0"
-)
+COUNTING = "layers and heads from 1, in the names of arrays too; tokens and the axes of arrays from 0"
 FINGERPRINT = 12        # characters of it: enough to tell any two models apart
-LINE, SIZE = 15, 10     # of a caption, in pixels
+LINE, SIZE = 17, 12     # of a caption, in pixels
 LONGEST = 600           # characters of a caption: what is longer stands whole in the metadata
 
 
@@ -41,10 +39,22 @@ def facts(trace: Trace, **more: str) -> Facts:
     return {name: " ".join(said.split()) for name, said in found.items() if said}
 
 
+def of_model(trace: Trace, *also: str) -> Facts:
+    """Only whose numbers these are, and `also` some of the run's other facts."""
+    kept = ("model", "fingerprint", "training step", "similarity", *also)
+    return {name: said for name, said in facts(trace).items() if name in kept}
+
+
 def caption(about: Facts) -> str:
     """The same in one line, for under a picture; the middle of what is very long is left out."""
     said = "; ".join(f"{name}: {text}" for name, text in about.items() if name != "counting")
     return said if len(said) <= LONGEST else f"{said[: LONGEST // 2].rstrip()} … {said[-LONGEST // 2 :].lstrip()}"
+
+
+def saving(file: str, about: Facts) -> dict[str, str]:
+    """The fields of a payload whose picture the browser saves: the file's name without its ending, the caption that stands under
+    the picture, and all that is known of it, for inside."""
+    return {"file": file, "caption": caption(about), "about": _whole(about)}
 
 
 def stamped(made: str | bytes, name: str, about: Facts) -> str | bytes:
@@ -79,14 +89,26 @@ def _svg(made: str, about: Facts) -> str:
         f'style="unicode-bidi:plaintext">{escape(line)}</text>'
         for i, line in enumerate(lines)
     )
-    whole = "\n".join(f"{name}: {text}" for name, text in about.items())
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {tall:g}" width="{width:g}" height="{tall:g}">'
-        f'<metadata>{escape(whole)}</metadata><rect width="{width:g}" height="{tall:g}" fill="{PAPER}"/>{made}{said}</svg>'
+        f'<metadata>{escape(_whole(about))}</metadata><rect width="{width:g}" height="{tall:g}" fill="{PAPER}"/>{made}{said}</svg>'
     )
 
 
-_STAMPS = {"csv": _csv, "npz": _npz, "svg": _svg}
+def _gif(made: bytes, about: Facts) -> bytes:
+    """A comment extension (GIF89a, 24) before the first picture, in blocks of at most 255 bytes."""
+    flags, said = made[10], _whole(about).encode()
+    start = 13 + (3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0)      # behind the screen's descriptor and its colours
+    blocks = b"".join(bytes([len(part)]) + part for i in range(0, len(said), 255) if (part := said[i : i + 255]))
+    return made[:start] + b"\x21\xfe" + blocks + b"\0" + made[start:]
+
+
+_STAMPS = {"csv": _csv, "npz": _npz, "svg": _svg, "gif": _gif}
+
+
+def _whole(about: Facts) -> str:
+    """A line a fact, "model: eng-fra"."""
+    return "\n".join(f"{name}: {text}" for name, text in about.items())
 
 
 def _edit(edit: Edit) -> str:

@@ -8,9 +8,11 @@ import numpy as np
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.trace import Trace
 from viz_app import words
+from viz_app.drawing.export import stream_tokens
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.views.positions.shuffle import numbered
 
 
@@ -21,7 +23,7 @@ def encoder_states(trace: Trace, config: Seq2SeqConfig, title: str) -> bytes:
     n, d = values.shape
     ends = [(n - 1, 0), (0, config.d_hidden)] if config.bidirectional else [(n - 1, 0)]
     header = {
-        "title": title, "file": file_name(trace, "encoder-states"), "axis": "number of the state", "columns": d,
+        "title": title, **saving(file_name(trace, "encoder-states"), facts(trace)), "axis": "number of the state", "columns": d,
         "rows": [label.as_json() for label in labels(trace.streams["source"])],
         "limit": float(np.abs(values).max()),
         "frames": [{"row": row, "first": first, "count": config.d_hidden} for row, first in ends],
@@ -71,6 +73,5 @@ def states_npz(trace: Trace) -> bytes:
     """Every state of both halves under its name (encoder.states, decoder.states), a token a row, with the tokens."""
     kept = {name: trace.activations[name].value[0].numpy() for name in ("encoder.states", "decoder.states")}
     out = io.BytesIO()
-    tokens = {f"{name}_tokens": np.array(row.tokens) for name, row in trace.streams.items()}
-    np.savez_compressed(out, **tokens, **kept)
+    np.savez_compressed(out, **stream_tokens(trace), **kept)
     return out.getvalue()

@@ -9,7 +9,7 @@ class Beam {
     this.bars = new Bars(detail, null);
     this.cross = new Chips(detail, "cross");
     this.self = new Chips(detail, "self");
-    root.querySelector(".save").onclick = () => saveSvg(this.tree.svg, "Beam search: the hypotheses kept at each step, with their scores", this.picture.file, this.theme);
+    offer(root.querySelector(".files"), () => [this.tree.svg, "Beam search: the hypotheses kept at each step, with their scores", this.picture, this.theme]);
   }
 
   show(picture, theme) {

@@ -34,13 +34,31 @@ function spans(cells, pixels) {
 
 const pack32 = ([r, g, b]) => ((255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r)) >>> 0;
 
-// Gives a canvas its size in CSS pixels, empties it and returns [context, device pixels per CSS pixel].
+// Pixels of a canvas to each CSS pixel: the screen's, or SHARP while a file is made.
+const SHARP = 3;
+let making = false;
+const pixelRatio = () => (making ? SHARP : window.devicePixelRatio || 1);
+
+// Has a picture drawn for a file, takes it, and has it drawn for the page again; nothing is painted on the screen between.
+function sharply(draw, take) {
+  making = true;
+  try {
+    draw();
+    take();
+  } finally {
+    making = false;
+    draw();
+  }
+}
+
+// Gives a canvas its size in CSS pixels, empties it and returns [context, its pixels per CSS pixel].
 function sized(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1, context = canvas.getContext("2d");
+  const ratio = pixelRatio(), context = canvas.getContext("2d");
   const [wide, tall] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width === wide && canvas.height === tall) context.reset();      // costs less than new memory of the same size
   else Object.assign(canvas, { width: wide, height: tall });
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
+  canvas.dataset.ratio = ratio;
   return [context, ratio];
 }

@@ -31,6 +31,24 @@ function fit(text, room, measure) {
   return shown;
 }
 
+// The text in lines of at most `room`, broken between words, and within one that is longer than a line; none for no text.
+function wrapped(text, room, measure) {
+  const lines = [];
+  let line = "";
+  for (const word of text.split(" ").filter(Boolean)) {
+    if (line && measure(`${line} ${word}`) > room) lines.push(line), (line = "");
+    line = line ? `${line} ${word}` : word;
+    while (measure(line) > room && [...line].length > 1) {
+      const letters = [...line];
+      let n = letters.length - 1;
+      while (n > 1 && measure(letters.slice(0, n).join("")) > room) n--;
+      lines.push(letters.slice(0, n).join(""));
+      line = letters.slice(n).join("");
+    }
+  }
+  return line ? [...lines, line] : lines;
+}
+
 // Measures text in a font.
 function widthIn(font) {
   const context = (widthIn.context ??= document.createElement("canvas").getContext("2d"));

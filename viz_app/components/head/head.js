@@ -14,9 +14,9 @@ class Head extends Fitted {
     });
     this.whole = root.querySelector(".whole");
     this.whole.onclick = () => this.send("tile", {});
-    const [png, svg] = root.querySelectorAll(".save");
-    png.onclick = () => saveCanvas(this.map.cells, this.heading(), this.picture.file, this.theme);
-    svg.onclick = () => saveSvg(this.lines.svg, this.heading(), this.picture.file, this.theme);
+    const drawn = () => (this.map.show(this.picture, this.theme), this.focus());
+    root.querySelector(".map .save").onclick = () => sharply(drawn, () => saveCanvas(this.map.cells, this.heading(), this.picture, this.theme));
+    offer(root.querySelector(".files"), () => [this.lines.svg, this.heading(), this.picture, this.theme]);
   }
 
   // What a file says it is.

@@ -128,7 +128,7 @@ class Heatmap {
   }
 
   legend(context) {
-    const { theme, picture } = this, y = this.height - 18, x = MARGIN.side, ratio = window.devicePixelRatio || 1;
+    const { theme, picture } = this, y = this.height - 18, x = MARGIN.side, ratio = pixelRatio();
     for (let i = 0; i < 110; i++) {
       const [r, g, b] = theme.ramp[1 + Math.round((i / 109) * 254)];
       context.fillStyle = `rgb(${r} ${g} ${b})`;
@@ -172,7 +172,7 @@ class Heatmap {
   }
 
   focus(spot) {
-    const { rows, cols } = this.picture, { wide, tall, theme } = this, ratio = window.devicePixelRatio || 1;
+    const { rows, cols } = this.picture, { wide, tall, theme } = this, ratio = pixelRatio();
     const context = this.marks.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, this.width, this.height);

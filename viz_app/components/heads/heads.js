@@ -5,7 +5,7 @@ class Heads {
     this.root = root;
     this.tip = root.querySelector(".tip");
     this.table = new Table(root.querySelector(".stage"), { hover: (spot, event) => this.point(spot, event), click: (index) => this.tell({ head: index }) });
-    root.querySelector(".save").onclick = () => saveCanvas(this.table.cells, this.picture.title, this.picture.file, this.theme);
+    root.querySelector(".save").onclick = () => this.table.save(this.picture.title, this.picture);
     this.watcher = new ResizeObserver(() => this.layout());
     this.watcher.observe(root);
   }

@@ -7,9 +7,8 @@ class Layer {
     this.stops = new Stops(root.querySelector(".all"), on);
     this.vectors = new Vectors(root.querySelector(".one"), on);
     for (const [view, part] of [[this.stops, "layers"], [this.vectors, "layer"]]) {
-      const of = () => [view.svg, `${this.picture.title}. ${view.root.querySelector("h4").textContent}`, `${this.picture.file}.${part}`, this.theme];
-      view.root.querySelector(".svg").onclick = () => saveSvg(...of());
-      view.root.querySelector(".png").onclick = () => saveSvgAsPng(...of());
+      const title = () => `${this.picture.title}. ${view.root.querySelector("h4").textContent}`;
+      offer(view.root.querySelector(".files"), () => [view.svg, title(), { ...this.picture, file: `${this.picture.file}.${part}` }, this.theme]);
     }
   }
 

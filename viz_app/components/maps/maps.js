@@ -7,7 +7,7 @@ class Maps {
     this.root = root;
     this.place = root.querySelector(".pictures");
     this.tip = root.querySelector(".tip");
-    root.querySelector(".save").onclick = () => this.download();
+    root.querySelector(".save").onclick = () => sharply(() => this.redraw(), () => this.download());
     this.watcher = new ResizeObserver(() => this.layout());
     this.watcher.observe(root);
   }
@@ -48,6 +48,10 @@ class Maps {
     const width = this.root.clientWidth;
     if (!this.picture || !width || width === this.width) return;
     this.width = width;
+    this.redraw();
+  }
+
+  redraw() {
     const { rows, cols } = this.picture, wide = Math.floor(Math.min(...this.views.map((v) => v.figure.clientWidth)));
     this.side = Math.min(CELL.largest, (wide - ROOM.left - ROOM.right) / cols.length);
     this.tall = Math.min(Math.max(this.side, CELL.high), CELL.tallest / rows.length);
@@ -195,7 +199,7 @@ class Maps {
   }
 
   outline({ part, marks }, spot) {
-    const context = marks.getContext("2d"), ratio = window.devicePixelRatio || 1;
+    const context = marks.getContext("2d"), ratio = pixelRatio();
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, marks.width, marks.height);
     if (!spot) return;
@@ -222,7 +226,7 @@ class Maps {
         context.fillText(line, at.left - box.left, at.top - box.top + 22 + 15 * i));
       context.drawImage(cells, stage.left - box.left, stage.top - box.top, stage.width, stage.height);
     }
-    saveCanvas(whole, this.picture.title, this.picture.file, this.theme);
+    saveCanvas(whole, this.picture.title, this.picture, this.theme);
   }
 }
 
@@ -235,17 +239,6 @@ const SHARES = {
 
 const brief = (value) => (value === 0 ? "0" : Math.abs(value) >= 0.01 && Math.abs(value) < 1000 ? String(Number(value.toPrecision(3))) : value.toExponential(1));
 const named = ([text, note], i) => `${i + 1} ${text}${note ? ` (${note})` : ""}`;
-
-// The text in lines of at most `room`.
-function wrapped(text, room, measure) {
-  const lines = [""];
-  for (const word of text.split(" ")) {
-    const longer = `${lines.at(-1)} ${word}`.trim();
-    if (measure(longer) <= room) lines[lines.length - 1] = longer;
-    else lines.push(word);
-  }
-  return lines;
-}
 
 function mount({ data, parentElement }) {
   const root = parentElement.querySelector(".maps");

@@ -110,7 +110,7 @@ class Board {
   // Frames a cell, row or column; `pinned` are [query, key, colour] of cells that keep a frame of their own.
   mark(spot, pinned = []) {
     if (!this.picture) return;
-    const { rows, cols } = this.picture, { wide, tall, left, top } = this, ratio = window.devicePixelRatio || 1;
+    const { rows, cols } = this.picture, { wide, tall, left, top } = this, ratio = pixelRatio();
     const context = this.marks.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, this.width, this.height);

@@ -14,7 +14,7 @@ class Effect {
     const panel = put(panels, "figure", "panel tokens");
     this.caption = put(panel, "figcaption");
     this.table = put(put(put(panel, "div", "scroll"), "table"), "tbody");
-    section.querySelector(".save").onclick = () => this.download();
+    section.querySelector(".save").onclick = () => sharply(() => this.draw(), () => this.download());
   }
 
   show(effect, arrays, theme) {
@@ -76,22 +76,22 @@ class Effect {
 
   // The three pictures beside each other as one PNG.
   download() {
-    const ratio = window.devicePixelRatio || 1, band = 22 * ratio, boards = this.panels.map(({ board }) => board.cells);
-    const whole = document.createElement("canvas"), context = whole.getContext("2d");
-    whole.width = boards.reduce((sum, canvas) => sum + canvas.width + band, 0);
-    whole.height = band + Math.max(...boards.map((canvas) => canvas.height));
-    context.fillStyle = this.theme.background;
+    const { theme, effect } = this, ratio = pixelRatio(), band = 22, boards = this.panels.map(({ board }) => board.cells);
+    const whole = document.createElement("canvas"), [context] = sized(
+      whole, boards.reduce((sum, canvas) => sum + canvas.width / ratio + band, 0), band + Math.max(...boards.map((canvas) => canvas.height / ratio)),
+    );
+    context.fillStyle = theme.background;
     context.fillRect(0, 0, whole.width, whole.height);
-    context.font = `${12 * ratio}px ${this.theme.font}`;
+    context.scale(ratio, ratio);
+    Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.text });
     let x = 0;
-    this.panels.forEach(({ name, caption, board }) => {
-      context.fillStyle = this.theme.text;
-      const scale = name === "difference" ? ` (±${this.effect.scale})` : " (0 … 1)";
-      context.fillText(caption + scale, x + 4 * ratio, 14 * ratio);
-      context.drawImage(board.cells, x, band);
-      x += board.cells.width + band;
+    this.panels.forEach(({ caption, board: { cells } }) => {
+      context.fillText(caption, x + 4, 14);
+      context.drawImage(cells, x, band, cells.width / ratio, cells.height / ratio);
+      x += cells.width / ratio + band;
     });
-    saveCanvas(whole, this.effect.title, `${this.effect.file}.masks`, this.theme);
+    const keys = [weightKey(theme, "weight, before and after; hatched = masked"), signedKey(theme, "difference of the weights", effect.scale)];
+    saveCanvas(whole, effect.title, { ...effect, file: `${effect.file}.masks` }, theme, keys);
   }
 }
 

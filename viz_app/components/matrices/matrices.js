@@ -8,7 +8,7 @@ class Matrices {
     this.root = root;
     this.tip = root.querySelector(".tip");
     this.place = root.querySelector(".equations");
-    root.querySelector(".save").onclick = () => this.download();
+    root.querySelector(".save").onclick = () => sharply(() => this.repaint(), () => this.download());
   }
 
   show(picture, theme) {
@@ -64,6 +64,10 @@ class Matrices {
     return view;
   }
 
+  repaint() {
+    for (const view of this.figures) this.paint(sized(view.canvas, view.wide, view.tall)[0], view);
+  }
+
   index({ matrix, flip }, row, col) {
     return flip ? col * matrix.shape[1] + row : row * matrix.shape[1] + col;
   }
@@ -73,7 +77,7 @@ class Matrices {
     const blocked = matrix.masked ? this.picture.arrays.blocked : null, ramp = signedRamp(theme);
     const weights = (theme.packed ??= Uint32Array.from(theme.ramp, pack32)), hatch = pack32(theme.hatch), paper = pack32(theme.paper);
     const image = context.createImageData(canvas.width, canvas.height), out = new Uint32Array(image.data.buffer);
-    const tops = spans(rows, canvas.height), lefts = spans(cols, canvas.width), period = Math.round(6 * (window.devicePixelRatio || 1));
+    const tops = spans(rows, canvas.height), lefts = spans(cols, canvas.width), period = Math.round(6 * pixelRatio());
     for (let y = 0; y < canvas.height; y++) {
       for (let x = 0; x < canvas.width; x++) {
         let best = 0, open = false;
@@ -148,6 +152,14 @@ class Matrices {
     this.tell({ query, key });
   }
 
+  keys() {
+    const { theme, figures } = this, signed = figures.filter(({ matrix }) => !matrix.weights);
+    const ends = new Map(signed.map(({ name, matrix }) => [name.replace(/[_^{}]/g, ""), brief(matrix.scale)]));
+    const said = `± the largest number of each: ${[...ends].map(([name, end]) => `${name} ${end}`).join(", ")}`;
+    const weights = signed.length < figures.length ? [weightKey(theme, "weight; hatched = masked")] : [];
+    return [...(signed.length ? [signedKey(theme, said)] : []), ...weights];
+  }
+
   // All equations as one picture, as they stand on the page.
   download() {
     const [whole, context, box] = blankAs(this.place, this.theme);
@@ -161,7 +173,7 @@ class Matrices {
       const at = canvas.getBoundingClientRect();
       context.drawImage(canvas, at.left - box.left, at.top - box.top, wide, tall);
     }
-    saveCanvas(whole, this.picture.title, this.picture.file, this.theme);
+    saveCanvas(whole, this.picture.title, this.picture, this.theme, this.keys());
   }
 }
 

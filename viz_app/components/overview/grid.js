@@ -17,7 +17,7 @@ class Grid {
     this.block = block;
     this.codes = codes.subarray(block.offset, block.offset + block.layers.length * block.heads * block.rows * block.cols);
     this.side = Math.max(12, Math.min(LARGEST, height, Math.floor((width - SIDE_ROOM) / block.heads)) - GAP);
-    const frame = JSON.stringify([window.devicePixelRatio, this.side, block.title, block.subtitle, block.sites, block.layers, block.heads]);
+    const frame = JSON.stringify([pixelRatio(), this.side, block.title, block.subtitle, block.sites, block.layers, block.heads]);
     if (frame !== this.frame || theme !== this.theme) this.lay(theme);
     Object.assign(this, { frame, theme });
     this.paint();
@@ -48,7 +48,7 @@ class Grid {
   }
 
   paint() {
-    const { heads, layers, rows, cols } = this.block, ratio = window.devicePixelRatio || 1;
+    const { heads, layers, rows, cols } = this.block, ratio = pixelRatio();
     const context = this.canvas.getContext("2d"), side = Math.round(this.side * ratio);
     layers.forEach((_, l) => {
       for (let h = 0; h < heads; h++) {

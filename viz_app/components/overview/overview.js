@@ -8,7 +8,7 @@ class Overview extends Fitted {
     this.grids = [];
     this.zoom = root.querySelector(".zoom");
     this.hint = root.querySelector(".hint");
-    root.querySelector(".save").onclick = () => this.download();
+    root.querySelector(".save").onclick = () => sharply(() => this.draw(this.width), () => this.download());
   }
 
   show(picture, theme) {
@@ -114,22 +114,21 @@ class Overview extends Fitted {
 
   // All blocks, one under the other, as one PNG.
   download() {
-    const canvases = this.grids.map((grid) => grid.canvas), ratio = window.devicePixelRatio || 1, band = 24 * ratio;
-    const whole = document.createElement("canvas");
-    whole.width = Math.max(...canvases.map((c) => c.width), 300 * ratio);
-    whole.height = canvases.reduce((sum, c) => sum + c.height + band, 0);
-    const context = whole.getContext("2d");
-    context.fillStyle = this.theme.background;
+    const canvases = this.grids.map((grid) => grid.canvas), { theme, picture } = this, band = 24, ratio = pixelRatio();
+    const width = Math.max(...canvases.map((c) => c.width / ratio), 300), height = canvases.reduce((sum, c) => sum + c.height / ratio + band, 0);
+    const whole = document.createElement("canvas"), [context] = sized(whole, width, height);
+    context.fillStyle = theme.background;
     context.fillRect(0, 0, whole.width, whole.height);
-    context.font = `600 ${12 * ratio}px ${this.theme.font}`;
-    context.fillStyle = this.theme.text;
+    context.scale(ratio, ratio);
+    context.font = `600 12px ${theme.font}`;
+    context.fillStyle = theme.text;
     let y = 0;
     canvases.forEach((canvas, i) => {
-      context.fillText(this.picture.blocks[i].title, 4 * ratio, y + 16 * ratio);
-      context.drawImage(canvas, 0, y + band);
-      y += canvas.height + band;
+      context.fillText(picture.blocks[i].title, 4, y + 16);
+      context.drawImage(canvas, 0, y + band, canvas.width / ratio, canvas.height / ratio);
+      y += canvas.height / ratio + band;
     });
-    saveCanvas(whole, "All heads: rows are layers, columns are heads", this.picture.file, this.theme);
+    saveCanvas(whole, "All heads: rows are layers, columns are heads", picture, theme, [weightKey(theme, "weight; hatched = masked")]);
   }
 }
 

@@ -9,10 +9,9 @@ class Several {
     this.strands = new Strands(root.querySelector(".strands"), { point: (spot, event) => this.point(spot, event), query: (query) => this.tell({ query }) });
     const of = () => {
       const names = this.picture.chosen.map((number) => this.picture.heads[number].name).join(", ");
-      return [this.strands.svg, `${this.picture.title}; layer.head ${names}`, this.picture.file, this.theme];
+      return [this.strands.svg, `${this.picture.title}; layer.head ${names}`, this.picture, this.theme];
     };
-    root.querySelector(".svg").onclick = () => saveSvg(...of());
-    root.querySelector(".png").onclick = () => saveSvgAsPng(...of());
+    offer(root.querySelector(".files"), of);
   }
 
   show(picture, theme) {

@@ -15,7 +15,7 @@ class Shuffle extends Fitted {
     this.tip = root.querySelector(".tip");
     this.svg.onpointermove = (event) => this.point(event);
     this.svg.onpointerleave = () => (this.tip.hidden = true);
-    root.querySelector(".save").onclick = () => saveSvg(this.svg, this.picture.title, this.picture.file, this.theme);
+    offer(root.querySelector(".files"), () => [this.svg, this.picture.title, this.picture, this.theme]);
   }
 
   show(picture, theme) {

@@ -9,7 +9,7 @@ class States extends Fitted {
     this.tip = root.querySelector(".tip");
     this.canvas.onpointermove = (event) => this.hover(event);
     this.canvas.onpointerleave = () => (this.tip.hidden = true);
-    root.querySelector(".save").onclick = () => saveCanvas(this.canvas, this.picture.title, this.picture.file, this.theme);
+    root.querySelector(".save").onclick = () => sharply(() => this.draw(this.width), () => saveCanvas(this.canvas, this.picture.title, this.picture, this.theme));
   }
 
   show(picture, theme) {

@@ -20,7 +20,8 @@ class Stepper {
     this.button.onclick = () => (this.playing ? this.rest(this.step) : this.play());
     root.querySelector(".back").onclick = () => this.rest(this.step - 1);
     root.querySelector(".on").onclick = () => this.rest(this.step + 1);
-    root.querySelector(".cost .save").onclick = () => saveSvg(this.cost.svg, "Multiply–adds of each decoding step", `${this.picture.file}.work`, this.theme);
+    offer(root.querySelector(".cost .files"), () =>
+      [this.cost.svg, "Multiply–adds of each decoding step", { ...this.picture, file: `${this.picture.file}.work` }, this.theme]);
     this.freeButton = root.querySelector(".free");
     this.freeButton.onclick = () => (this.stop(), this.free());
     this.watcher = new ResizeObserver(() => this.layout());

@@ -17,6 +17,9 @@ function signedRamp(theme) {
 
 const signedCode = (value, scale) => SIGNED_STEPS + Math.round(SIGNED_STEPS * Math.max(-1, Math.min(1, scale ? value / scale : 0)));
 
+// The key to signed colours, whose ends are ±`most`; without it they stand elsewhere in the picture.
+const signedKey = (theme, says, most = "") => ({ colours: signedRamp(theme).css, least: `−${most}`, most: `+${most}`, says });
+
 // The value with the largest size among values[start … end).
 function strongest(values, start, end, stride = 1) {
   let best = values[start];

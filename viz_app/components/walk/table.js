@@ -40,6 +40,16 @@ class Table {
     this.focus(null);
   }
 
+  // As a file: `keys` say what its colours mean.
+  save(title, picture) {
+    const kinds = new Set(this.columns.map((column) => (column.colours === "weights" ? "length" : column.kind)));
+    const keys = [["strip", signedKey(this.theme, "every column on its own scale: ± the number at its head")],
+                  ["weight", weightKey(this.theme, "weight; hatched = masked")],
+                  ["length", { ...weightKey(this.theme, "the lengths' scale, whose end stands at its head"), most: "" }]];
+    const drawn = keys.filter(([kind]) => kinds.has(kind) || (kind === "strip" && kinds.has("number"))).map(([, key]) => key);
+    sharply(() => this.show(this.table, this.theme), () => saveCanvas(this.cells, title, picture, this.theme, drawn));
+  }
+
   // Chooses the columns there is room for and shares out the width.
   place() {
     this.namesWidth = Math.min(NAMES, this.width * 0.3);

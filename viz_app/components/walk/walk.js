@@ -17,8 +17,10 @@ class Walk {
     this.range.oninput = () => this.go(Number(this.range.value));
     root.querySelector(".back").onclick = () => this.go(this.stage - 1);
     root.querySelector(".on").onclick = () => this.go(this.stage + 1);
-    root.querySelector(".save").onclick = () =>
-      saveCanvas(this.table.cells, `${this.picture.title} (${this.picture.stages[this.stage].title})`, `${this.picture.file}.stage${this.stage}`, this.theme);
+    root.querySelector(".save").onclick = () => {
+      const { picture, stage } = this;
+      this.table.save(`${picture.title} (${picture.stages[stage].title})`, { ...picture, file: `${picture.file}.stage${stage}` });
+    };
     useKeys(this.table.cells, {
       ArrowLeft: () => this.stage > 0 && this.go(this.stage - 1), ArrowRight: () => this.stage < this.range.max && this.go(this.stage + 1),
       ArrowUp: () => this.neighbour(-1), ArrowDown: () => this.neighbour(1),

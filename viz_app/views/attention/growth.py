@@ -7,17 +7,17 @@ import streamlit as st
 
 from models import CheckpointError
 from models.trace import AttentionSite
-from viz_app import checkpoints, words
+from viz_app import checkpoints, ui, words
 from viz_app.components.player import player
 from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.look import look
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.scale import Scale, sinks
 from viz_app.drawing.sites import blocked_bits
+from viz_app.drawing.stamp import facts
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Switch
-from viz_app.ui import note
 from viz_app.views.attention import growth_files
 from viz_app.views.attention.payloads import at_step, learned_line
 
@@ -48,9 +48,9 @@ def choose(shown: CurrentRun) -> int | None:
     try:
         line = learned_line(step, at_step(shown, step))
     except CheckpointError as error:
-        note(slot, checkpoints.told(error), bad=True, key=_SHOWN.name)
+        ui.note(slot, checkpoints.told(error), bad=True, key=_SHOWN.name)
         return None
-    note(slot, line, key=_SHOWN.name)
+    ui.note(slot, line, key=_SHOWN.name)
     return step
 
 
@@ -59,10 +59,9 @@ def download(now: Callable[[], CurrentRun], site: AttentionSite, head: int, scal
     if not now().scope.snapshots:
         return
     file = head_name(now().trace, site, head, "training")
-    st.download_button(
-        "This head through training, animated GIF", lambda: _animation(now(), site.name, head, scale),
-        f"{file}.gif", "image/gif", key="download growth", on_click="ignore",
-        icon=":material/download:",
+    ui.download(
+        "This head through training, animated GIF", lambda: _animation(now(), site.name, head, scale), f"{file}.gif", "image/gif",
+        lambda: facts(now().trace, steps=", ".join(map(str, now().scope.snapshots))),
     )
 
 

@@ -10,6 +10,7 @@ from models.scope import Scope
 from viz_app import words
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.views.decoding.steps import Reading, Story, candidates, given_row, source_labels, token_label, token_labels
 
 
@@ -62,7 +63,7 @@ def beam_tree(
         "sourceName": terms.of(story.trace.attention[reading.cross].key_stream).text if reading.cross else "",
         "taken": hypothesis.tokens[-1],
         "alpha": alpha,
-        "file": file_name(story.trace, "beam"),
+        **saving(file_name(story.trace, "beam"), facts(story.trace)),
     }
     return pack(
         header,

@@ -7,7 +7,10 @@ import numpy as np
 
 from models.decoding.runs import Run
 from models.scope import Scope
-from viz_app.views.decoding.steps import CANDIDATES, HOW, Story
+from viz_app.drawing.export import texts
+from viz_app.drawing.labels import labels
+from viz_app.drawing.provenance import counted
+from viz_app.views.decoding.steps import CANDIDATES, HOW, Story, token_label, token_labels
 
 _COLUMNS = ["run", "position", "reads", "takes", "probability", "rank", "entropy (nats)", "forced", "from the cache"]
 
@@ -24,37 +27,38 @@ def table(story: Story, scope: Scope) -> str:
         named.append(("autoregressive, nothing forced", story.free, {}))
     for name, run, by_force in named:
         for i in range(len(run)):
-            writer.writerow([name, i + 1, *_row(run, i, by_force, scope)])
+            writer.writerow([name, i + 1, *_row(run, i, story.n_text, by_force, scope)])
     return out.getvalue()
 
 
-def _row(run: Run, i: int, forced: dict[int, int], scope: Scope) -> list:
+def _row(run: Run, i: int, n_text: int, forced: dict[int, int], scope: Scope) -> list:
+    """Tokens as on the screen; `n_text` of them stood in the text before the run's first."""
     p, taken = run.log_probs[i].exp(), run.taken[i]
     best = p.topk(min(CANDIDATES, len(p)))
-    tokens = scope.tokenizer.tokens(best.indices.tolist())
-    token = scope.tokenizer.token
+    tokens = [token_label(scope.tokenizer, one, first=n_text + i == 0).text for one in best.indices.tolist()]
+    read, took = token_labels(scope.tokenizer, (run.read[i], taken), n_text + i - 1)
     numbers = [str(p[taken].numpy()), int((p > p[taken]).sum()) + 1, str(run.entropy[i].numpy())]
     return [
-        token(run.read[i]), token(taken), *numbers, int(forced.get(i) == taken), run.cached[i],
+        read.text, took.text, *numbers, int(forced.get(i) == taken), run.cached[i],
         *tokens, *[""] * (CANDIDATES - len(tokens)), *(str(v) for v in best.values.numpy()),
     ]  # fmt: skip
 
 
 def arrays(story: Story, scope: Scope) -> bytes:
-    """What was given and both runs, "parallel" and "serial": tokens read and taken, log-probabilities (position, vocab),
+    """What was given and both runs, "parallel" and "serial": ids of tokens read and taken, log-probabilities (position, vocab),
     entropies, and of every decoder site the weights (head, position, key), where the self-attention to later keys is 0; of a
     recurrent decoder its states and contexts (position, number)."""
     given = scope.model.fields[0]
     n_given = story.n_opening if scope.model.continues else None
     kept: dict[str, np.ndarray] = {
-        f"{given.name}_tokens": np.array(story.trace.streams[given.stream].tokens[:n_given]),
-        "vocabulary": np.array(scope.tokenizer.tokens(range(scope.config.vocab_size))),
+        f"{given.name}_tokens": texts(labels(story.trace.streams[given.stream])[:n_given]),
+        "vocabulary": texts(token_labels(scope.tokenizer, range(scope.config.vocab_size), 1)),
     }
     for name, run in (("parallel", story.parallel), ("serial", story.serial)):
         kept[f"{name}.read"], kept[f"{name}.taken"] = np.array(run.read), np.array(run.taken)
         kept[f"{name}.log_probs"], kept[f"{name}.entropy"] = run.log_probs.numpy(), run.entropy.numpy()
         for site, rows in run.rows.items():
-            kept[f"{name}.{site}"] = np.stack([run.weights(site, head).numpy() for head in range(len(rows[0]))])
+            kept[f"{name}.{counted(site)}"] = np.stack([run.weights(site, head).numpy() for head in range(len(rows[0]))])
         kept |= {f"{name}.{part}": values.numpy() for part, values in run.states.items()}
     out = io.BytesIO()
     np.savez_compressed(out, **kept)

@@ -18,6 +18,7 @@ from viz_app.drawing.difference import shared
 from viz_app.drawing.labels import Label, labels, special_label, visible
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 
 CANDIDATES = 8  # bars at each step; the token taken is added if it is not among them
 HOW = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"}
@@ -109,7 +110,7 @@ def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, st
     """The payload of the stepper component; `step` is the position shown first, from 0, `note` what there is to add."""
     trace, tokenizer, diverges = story.trace, scope.tokenizer, story.divergence
     header: dict[str, Any] = {
-        "file": file_name(trace, "decoding"),
+        **saving(file_name(trace, "decoding"), facts(trace)),
         "step": step,
         "steps": story.n_steps,
         "note": note,

@@ -10,11 +10,11 @@ import plotly.graph_objects as go
 from models.analysis.layer_timing import LENGTHS, Timing
 from models.analysis.reach import KINDS, Reach
 from viz_app.drawing.look import Look
-from viz_app.views.positions.charts import GRID, LEGEND, LINES, framed, titled
+from viz_app.views.positions.charts import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash, titled
 
 COLOURS = dict(zip(KINDS, LINES, strict=False))     # a layer keeps its colour
 SQUARE = 118     # px, a side of one layer's timetable
-DASHES = dict(zip(KINDS, ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3]), strict=True))     # and its dashes, where colours fail
+DASHES = dict(zip(KINDS, LINE_STYLES, strict=False))     # and its dashes, where colours fail
 
 
 def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
@@ -26,12 +26,12 @@ def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
     )
 
 
-def fading(reaches: Sequence[Reach], look: Look, title: str) -> go.Figure:
-    """Mean ‖∂y_i/∂x_j‖ of the pairs a layer can reach, by their distance, on a log axis."""
+def fading(reaches: Sequence[Reach], look: Look, title: str, note: str = "") -> go.Figure:
+    """Mean ‖∂y_i/∂x_j‖ of the pairs a layer can reach, by their distance, on a log axis; `note` as in `framed`."""
     lines = []
     for reach in reaches:
         kind, rows = reach.choice.kind, [row for row in reach.by_distance() if row[1] > 0]
-        line = {"color": COLOURS[kind], "width": 2, "dash": ",".join(f"{length}px" for length in DASHES[kind])}
+        line = {"color": COLOURS[kind], "width": 2, "dash": plotly_dash(DASHES[kind])}
         lines.append({
             "type": "scatter", "mode": "lines+markers", "name": kind, "line": line, "marker": {"size": 6}, "cliponaxis": False,
             "x": [row[0] for row in rows], "y": [row[1] for row in rows],
@@ -42,7 +42,7 @@ def fading(reaches: Sequence[Reach], look: Look, title: str) -> go.Figure:
     log = {"type": "log", "autorange": True, "tickformat": "~g", "dtick": 1}
     x = {"title": {"text": "distance |i − j| (tokens)"}, "tickformat": "d", **grid}
     y = {"title": {"text": "mean ‖∂y_i/∂x_j‖ (log)"}, **log, **grid}
-    return framed(lines, look, title, 360, x=x, y=y, showlegend=True, margin={"b": 80}, legend=LEGEND)
+    return framed(lines, look, title, 360, x=x, y=y, showlegend=True, margin={"b": 80}, note=note, legend=LEGEND)
 
 
 def path_lengths(reaches: Sequence[Reach], title: str) -> alt.Chart:
@@ -112,11 +112,12 @@ def by_length(records: dict[str, list[dict]], title: str) -> alt.Chart:
         for name, buckets in records.items() for b in buckets
     ]
     names = list(records)
-    colour = alt.Color("model:N", sort=names, scale=alt.Scale(domain=names, range=LINES[: len(names)]),
-                       legend=alt.Legend(orient="bottom", title=None, columns=4, labelLimit=220, symbolStrokeWidth=3))
-    chart = alt.Chart(pd.DataFrame(rows)).mark_line(point={"size": 50}).encode(
+    legend = alt.Legend(orient="bottom", title=None, columns=4, labelLimit=220, symbolType="stroke", symbolStrokeWidth=2.5)
+    colour = alt.Color("model:N", sort=names, scale=alt.Scale(domain=names, range=LINES[: len(names)]), legend=legend)
+    dash = alt.StrokeDash("model:N", sort=names, scale=alt.Scale(domain=names, range=LINE_STYLES[: len(names)]), legend=legend)
+    chart = alt.Chart(pd.DataFrame(rows)).mark_line(point={"size": 50, "strokeDash": [1, 0]}).encode(
         x=alt.X("words:Q", title="source length (words)", axis=alt.Axis(tickMinStep=1)),
-        y=alt.Y("score:Q", title="BLEU on held-out sentences", scale=alt.Scale(zero=True)), color=colour,
+        y=alt.Y("score:Q", title="BLEU on held-out sentences", scale=alt.Scale(zero=True)), color=colour, strokeDash=dash,
         tooltip=["model:N", alt.Tooltip("lengths:N", title="words"), alt.Tooltip("score:Q", format=".2f"),
                  alt.Tooltip("share:Q", format=".0%", title="of its own best"), "cases:Q"],
     )

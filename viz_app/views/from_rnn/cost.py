@@ -28,6 +28,7 @@ _MEASURED = "from-rnn measured"
 class Measured:
     """A measurement under way or ended, with what it has found so far."""
 
+    name: str
     said: str
     where: str
     left: Iterator[Timing] | None
@@ -84,7 +85,8 @@ def _begin(shown: CurrentRun, d: int, width: int, repetitions: int) -> None:
         f"d = {d}, one layer each, CNN width {width}, one sequence of random vectors a pass, median of {repetitions} after one "
         "pass to warm up"
     )
-    st.session_state[_MEASURED] = Measured(said, machine(device), measure(d, width, repetitions, device))
+    name = f"d{d}.width{width}.median-of-{repetitions}"
+    st.session_state[_MEASURED] = Measured(name, said, machine(device), measure(d, width, repetitions, device))
 
 
 def _stop() -> None:
@@ -115,5 +117,6 @@ def _times(there: Layers) -> None:
         st.markdown(cost_text.TABLE_NOTE)
         with st.container(horizontal=True, gap="small", key="downloads"):
             if timings:
-                download("The times, CSV", lambda: files.timings_csv(timings, measured.where), "forward-times.csv", "text/csv")
+                name, about = f"forward-times.{measured.name}.csv", {"timed": measured.said, "machine": measured.where}
+                download("The times, CSV", lambda: files.timings_csv(timings, measured.where), name, "text/csv", lambda: about)
     st.markdown(cost_text.compared(there.reaches, timings))

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from models import Scope
 from models.layers.sublayers import FEED_FORWARD
 from viz_app.drawing.look import Look
-from viz_app.views.positions.charts import GRID, LEGEND, LINES, framed
+from viz_app.views.positions.charts import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash
 
 ENOUGH = 90.0    # percent on validation cases: what "learned" means in the table
 
@@ -90,21 +90,23 @@ def _learner(scope: Scope, what: str) -> Learner:
     return Learner(scope.name, what, parameters, record.get("step", 0), curve, held_out, scores.get("cases", 0))
 
 
-def chart(learners: Sequence[Learner], look: Look, title: str) -> go.Figure:
-    """Percent right against training step, one line a model, named at the right of the picture or, in a narrow one, under it."""
+def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -> go.Figure:
+    """Percent right against training step, one line in a style of its own a model, named under the picture; `note` as in
+    `framed`."""
     lines = [
         {
-            "type": "scatter", "mode": "lines+markers", "name": one.what, "line": {"color": colour, "width": 2},
+            "type": "scatter", "mode": "lines+markers", "name": one.what,
+            "line": {"color": colour, "width": 2, "dash": plotly_dash(style)},
             "marker": {"size": 5}, "cliponaxis": False, "x": [step for step, _ in one.curve], "y": [p for _, p in one.curve],
             "hovertemplate": f"{one.checkpoint}, step %{{x:,}}: <b>%{{y:.1f}} %</b><extra></extra>",
         }
-        for one, colour in zip(learners, LINES, strict=False)
+        for one, colour, style in zip(learners, LINES, LINE_STYLES, strict=False)
     ]  # fmt: skip
     grid = {"showgrid": True, "gridcolor": GRID, "fixedrange": True}
     x = {"title": {"text": "training step"}, "tickformat": ",d", "rangemode": "tozero", **grid}
     y = {"title": {"text": "validation dates right (%)"}, "range": [0, 100], "autorange": False, **grid}
     under = 20 * len(lines)                   # in a narrow picture each name has a line of its own
-    return framed(lines, look, title, 360 + under, x=x, y=y, margin={"b": 70 + under}, showlegend=True, legend=LEGEND)
+    return framed(lines, look, title, 360 + under, x=x, y=y, margin={"b": 70 + under}, note=note, showlegend=True, legend=LEGEND)
 
 
 def table(learners: Sequence[Learner], written: Sequence[str] = ()) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import models
 from models import Scope
 from viz_app import ui
 from viz_app.drawing.look import look
+from viz_app.drawing.stamp import caption
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import examples
@@ -42,9 +43,11 @@ def _show(found: list[from_rnn_learners.Learner], written: list[str], name: str)
         st.markdown(say.NOT_SHIPPED)
         return
     st.markdown(say.fastest(found))
+    about = {"task": TASK, "checkpoints": ", ".join(one.checkpoint for one in found)}
     counted = {column: st.column_config.NumberColumn(format="localized") for column in ("Steps", "Parameters")}
     st.dataframe(from_rnn_learners.table(found, written), hide_index=True, key=f"from-rnn-{name}-table", column_config=counted)
-    figure = from_rnn_learners.chart(found, look(st.context.theme.type), "How fast each learns")
-    st.plotly_chart(figure, theme=None, key=f"from-rnn-{name}", config=ui.camera(f"learning-{name}"))
+    figure = from_rnn_learners.chart(found, look(st.context.theme.type), "How fast each learns", caption(about))
+    st.plotly_chart(figure, theme=None, key=f"from-rnn-{name}", config=ui.camera(f"{TASK}.learning-{name}"))
     with st.container(horizontal=True, gap="small", key="downloads"):
-        download("These curves, CSV", lambda: from_rnn_learners.learning_csv(found), f"{name}.csv", "text/csv")
+        file = f"{TASK}.learning-{name}.csv"
+        download("These curves, CSV", lambda: from_rnn_learners.learning_csv(found), file, "text/csv", lambda: about)

@@ -28,4 +28,5 @@ def length(shown: CurrentRun) -> None:
         st.markdown(say.fell(records, {scope.name: int(scope.training.get("step", 0)) for scope in scopes}))
         st.markdown(say.FIGURE_2)
         with st.container(horizontal=True, gap="small", key="downloads"):
-            download("These scores, CSV", lambda: files.lengths_csv(records), "score-by-length.csv", "text/csv")
+            name = f"{'.'.join(records)}.score-by-length.csv"
+            download("These scores, CSV", lambda: files.lengths_csv(records), name, "text/csv")

@@ -1,6 +1,6 @@
 """Payloads of the component `maps`: Jacobian norms of several layers, and two alignments of one pair with what parts them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,9 +30,9 @@ class Named:
     weights: str
 
 
-def influence(layers: Sequence[Named], source: Encoding, scale: str, file: str) -> bytes:
+def influence(layers: Sequence[Named], source: Encoding, scale: str, saved: Mapping[str, str]) -> bytes:
     """‖∂y_i/∂x_j‖ of each layer, a row an output, a column an input; exact zeros hatched. `scale` is one of SCALES,
-    `file` what the picture is saved as.
+    `saved` what `drawing.stamp.saving` gives.
 
     Raises ValueError for another scale."""
     if scale not in SCALES:
@@ -51,7 +51,7 @@ def influence(layers: Sequence[Named], source: Encoding, scale: str, file: str) 
             "says": f"‖∂y_i/∂x_j‖, {'√' if drawn == 'root' else drawn} scale; hatched = 0: no way",
         })  # fmt: skip
     header = {
-        "title": f"How strongly each output answers to each input token ({name[0].lower()}{name[1:]})", "file": file,
+        "title": f"How strongly each output answers to each input token ({name[0].lower()}{name[1:]})", **saved,
         "rowAxis": "output y_i", "colAxis": "input x_j", "rows": tokens, "cols": tokens, "maps": maps,
     }  # fmt: skip
     return pack(header, **arrays)
@@ -79,7 +79,7 @@ class Aligned:
     weights: torch.Tensor
 
 
-def alignments(pair: Sequence[Aligned], source: Encoding, target: Encoding, file: str) -> bytes:
+def alignments(pair: Sequence[Aligned], source: Encoding, target: Encoding, saved: Mapping[str, str]) -> bytes:
     """Two alignments on one scale from 0 to 1, and their Jensen–Shannon divergence at every step."""
     maps: list[dict[str, Any]] = [
         {"title": one.title, "note": one.note, "array": f"map{i}", "scale": "linear", "least": 0.0, "largest": 1.0, "none": "",
@@ -91,7 +91,7 @@ def alignments(pair: Sequence[Aligned], source: Encoding, target: Encoding, file
         "note": "Jensen–Shannon divergence: 0 = the same, 1 bit = nothing in common. Token by token, as the rows beside it.",
     }
     header = {
-        "title": "What each model reads from the source as it writes each token", "file": file,
+        "title": "What each model reads from the source as it writes each token", **saved,
         "rowAxis": "read → written", "colAxis": "reads",
         "rows": [label.as_json() for label in step_labels(target, is_closed=True)],
         "cols": [label.as_json() for label in labels(source)], "maps": maps, "bars": bars,

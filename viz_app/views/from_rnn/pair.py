@@ -11,7 +11,7 @@ from viz_app import ui, words
 from viz_app.components.maps import maps
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import Facts, facts
+from viz_app.drawing.stamp import Facts, facts, saving
 from viz_app.session import cache, reference_models
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
@@ -60,17 +60,18 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
     ]
     apart = jensen_shannon(two[0].weights, two[1].weights)
     name = file_name(first, "and", file_name(second, f"layer{site.layer + 1}", f"head{head + 1}", "two-alignments"))
-    maps(draw.alignments(two, first.streams["source"], first.streams["target"], name), key="from-rnn-pair")
-    steps = [label.text for label in step_labels(first.streams["target"], is_closed=True)]
+    source, target, saved = first.streams["source"], first.streams["target"], saving(name, _both(first, second))
+    maps(draw.alignments(two, source, target, saved), key="from-rnn-pair")
+    steps = [label.text for label in step_labels(target, is_closed=True)]
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         unequal = words.unequal({scope.name: int(scope.training.get("step", 0)) for scope in scopes})
         st.markdown(say.divergence(float(apart.mean()), int(apart.argmax()), float(apart.max()), unequal))
         st.markdown(say.JENSEN_SHANNON)
-        source = [label.text for label in labels(first.streams["source"])]
+        tokens = [label.text for label in labels(source)]
         with st.container(horizontal=True, gap="small", key="downloads"):
             about = partial(_both, first, second)
-            make = partial(files.alignments_csv, two, source, steps, apart)
+            make = partial(files.alignments_csv, two, tokens, steps, apart)
             download("Both alignments, CSV", make, f"{name}.csv", "text/csv", about)
     with right:
         ui.checks_panel(ui.checked(heads.checks(traces, two, apart)), "")

@@ -9,7 +9,7 @@ from viz_app.components.maps import maps
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import facts
+from viz_app.drawing.stamp import caption, facts, of_model, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice
 from viz_app.session.url_state import bound, get
@@ -33,11 +33,12 @@ def reach(shown: CurrentRun) -> None:
         return
     name = file_name(shown.trace, "what-reaches-what")
     about = partial(facts, shown.trace)
-    maps(draw.influence(there.named, there.source, scale, name), key="from-rnn-maps")
+    maps(draw.influence(there.named, there.source, scale, saving(name, about())), key="from-rnn-maps")
     left, right = st.columns([1.15, 1], gap="medium")
     with left:
         title = "Influence by distance: mean over the pairs that a layer can reach"
-        figure = charts.fading(there.reaches, look(st.context.theme.type), title)
+        note = caption(of_model(shown.trace, "source"))
+        figure = charts.fading(there.reaches, look(st.context.theme.type), title, note)
         st.plotly_chart(figure, theme=None, key="from-rnn-fading", config=ui.camera(f"{name}.by-distance"))
         ui.checks_panel(ui.checked(reach_text.checks(there.reaches)), words.trained(shown.scope.training))
     with right, st.container(key="explanation"):

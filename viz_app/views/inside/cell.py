@@ -14,6 +14,7 @@ from viz_app import words
 from viz_app.drawing import provenance
 from viz_app.drawing.labels import Label, axes_labels, labels, writes
 from viz_app.drawing.payload import pack
+from viz_app.drawing.stamp import facts, saving
 from viz_app.views.inside import columns as inside_columns
 from viz_app.views.inside import stages as inside_stages
 from viz_app.views.inside import text as inside_text
@@ -95,7 +96,7 @@ def walk(trace: Trace, at: Cell, terms: words.Terms, stage: int = 0) -> bytes:
         "keyLabels": [_numbered(key[j], j if len(rows) < len(key) else None) for j in rows],
         "blocked": _reasons(at, rows), "n_keys": len(w.weights),
         "shown": inside_text.shown(len(rows), len(w.weights), float(w.weights[others].sum())),
-        "file": provenance.head_name(trace, at.site, at.head, f"query{at.query + 1}", f"key{at.key + 1}"),
+        **saving(provenance.head_name(trace, at.site, at.head, f"query{at.query + 1}", f"key{at.key + 1}"), facts(trace)),
         **(_head_scales(every) if every else {"n_heads": 0}),
     }
     arrays |= {"rest": w.parts[others].sum(0), **(_head_arrays(every) if every else {})}
@@ -113,7 +114,8 @@ def heads(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
     query, _ = axes_labels(trace, at.site)
     lengths = head_walk.added_norms(at.site)
     header = {
-        "site": at.site.name, "head": at.head, "query": at.query, "file": heads_file(trace, at),
+        "site": at.site.name, "head": at.head, "query": at.query,
+        **saving(heads_file(trace, at), facts(trace)),
         "title": inside_text.heads_title(at.site, terms, query[at.query]),
         "sentence": inside_text.heads_sentence(every, labels(trace.axes(at.site)[0])[at.query]),
         "queries": [label.as_json() for label in query], "longest": peak(lengths), **_head_scales(every),

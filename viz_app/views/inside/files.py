@@ -7,6 +7,7 @@ import numpy as np
 
 from models.analysis import head_walk
 from models.trace import Trace
+from viz_app.drawing.export import texts
 from viz_app.drawing.labels import labels
 from viz_app.views.inside import matrices as inside_matrices
 from viz_app.views.inside.cell import Cell
@@ -44,7 +45,7 @@ def walk_npz(trace: Trace, at: Cell) -> bytes:
         more |= {"bias": every.bias, "output": every.total}
         more |= {} if every.residual is None else {"residual": every.residual}
     arrays |= {name: value.numpy() for name, value in more.items()}
-    return _npz(arrays | {"query_tokens": np.array(query.tokens), "key_tokens": np.array(key.tokens), "query": np.array(w.query)})
+    return _npz(arrays | {"query_tokens": texts(labels(query)), "key_tokens": texts(labels(key)), "query": np.array(w.query)})
 
 
 def matrices_npz(at: Cell) -> bytes:

@@ -17,6 +17,7 @@ from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.sites import blocked_bits
+from viz_app.drawing.stamp import facts, saving
 from viz_app.views.inside.cell import Cell
 
 
@@ -30,7 +31,8 @@ def matrices(trace: Trace, at: Cell, terms: words.Terms, convention: str = "rows
     query, key = axes_labels(trace, site)
     header: dict[str, Any] = {
         "site": site.name, "head": head, "query": at.query, "key": at.key, "convention": convention,
-        "title": f"{words.head_title(site, head, terms)}, as matrices", "file": head_name(trace, site, head, convention),
+        "title": f"{words.head_title(site, head, terms)}, as matrices",
+        **saving(head_name(trace, site, head, convention), facts(trace)),
         "tokens": {"query": [label.as_json() for label in query], "key": [label.as_json() for label in key]},
         "masks": [layer.name for layer in site.mask.layers],
         "matrices": _matrices(site, values), "equations": equations(site, convention),

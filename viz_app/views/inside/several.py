@@ -17,6 +17,7 @@ from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
+from viz_app.drawing.stamp import facts, saving
 
 SHOWN, MOST = 3, 4      # heads drawn where none is chosen, and at most: more lines are a grey weave
 FIRST = next(iter(MEASURES))
@@ -85,7 +86,8 @@ def several(shown: Several, terms: words.Terms, query: int | None) -> bytes:
             for key, m in MEASURES.items() if not m.of_one_text or site.query_stream == site.key_stream
         ],
         "queries": [label.as_json() for label in rows], "keys": [label.as_json() for label in columns],
-        "queryAxis": reads, "keyAxis": read, "file": file_name(shown.trace, shown.kind, "heads"), "most": MOST,
+        "queryAxis": reads, "keyAxis": read, "most": MOST,
+        **saving(file_name(shown.trace, shown.kind, "heads"), facts(shown.trace)),
         "widest": float(np.log(max(2, site.n_key))),
     }  # fmt: skip
     arrays = {key: values.numpy() for key, values in shown.values.items() if values is not None}

@@ -6,7 +6,7 @@ import io
 import numpy as np
 
 from models.analysis.layer_parts import mean_and_spread
-from viz_app.drawing.provenance import file_name
+from viz_app.drawing.provenance import counted, file_name
 from viz_app.views.layer import text
 from viz_app.views.layer.payloads import LISTED, Shown
 
@@ -48,14 +48,14 @@ def layers_csv(found: Shown) -> str:
 
 
 def layers_npz(found: Shown) -> bytes:
-    """Every vector at the chosen token under its part's path: before, added, after, and where there are such, normed, ff_pre and
-    ff_post; log p of the next token behind each part as `log_probs`, the first row before all layers."""
+    """Every vector at the chosen token under its part's path, layers from 1: before, added, after, and where there are such,
+    normed, ff_pre and ff_post; log p of the next token behind each part as `log_probs`, the first row before all layers."""
     arrays: dict[str, np.ndarray] = {}
     for part in found.parts:
         vectors = {"before": part.before, "added": part.added, "after": part.after, "normed": part.normed}
         if part.firing is not None:
             vectors |= {"ff_pre": part.firing.pre, "ff_post": part.firing.post}
-        arrays |= {f"{part.sublayer.path}.{name}": v.numpy() for name, v in vectors.items() if v is not None}
+        arrays |= {f"{counted(part.sublayer.path)}.{name}": v.numpy() for name, v in vectors.items() if v is not None}
     if found.said is not None:
         arrays["log_probs"] = found.said.numpy()
     model = found.run.trace.model

@@ -12,6 +12,7 @@ from viz_app.drawing.labels import Label, labels
 from viz_app.drawing.notes import checked
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.decoding.steps import token_label
@@ -125,7 +126,7 @@ def layer(found: Shown) -> bytes:
         "stops": stops(found, best), "adds": first.adds, "answer": answer and answer.as_json(),
         "without": "" if found.writes else text.no_lens(first.stack, found.reader),
         "rows": [asdict(row) for row in rows], "firing": firing_sentence(found),
-        "file": file_name(found.run.trace, first.stack, f"token{found.position + 1}"),
+        **saving(file_name(found.run.trace, first.stack, f"token{found.position + 1}"), facts(found.run.trace)),
     }
     return pack(header, **arrays)
 

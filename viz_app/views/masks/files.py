@@ -9,10 +9,11 @@ from html import escape
 import numpy as np
 
 from viz_app.drawing.colours import HATCH, PAPER, TEXT, ramp
-from viz_app.drawing.export import width_of
+from viz_app.drawing.export import texts, width_of
 from viz_app.drawing.labels import Label
+from viz_app.drawing.provenance import site_name
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.mask_view import MaskView, additive, alone, first_site, given_labels, kinds, token_labels
+from viz_app.views.masks.mask_view import MaskView, additive, alone, first_site, given_labels, kinds, stream_labels, token_labels
 
 CELL, LEFT, TOP, GAP = 22, 130, 120, 30
 Colour = Callable[[float], str]
@@ -43,11 +44,8 @@ def everything_npz(shown: MaskView) -> bytes:
     """Masks by kind, layer by layer (True = may attend) and as added to the scores (0 or −∞), the weights of every site
     before and after, (head, query, key), the tokens of each stream with their padding, and the log-probabilities of the given
     text in nats."""
-    axes = {}
-    for site in shown.after.trace.attention.values():
-        axes |= {site.query_stream: site.query_tokens, site.key_stream: site.key_tokens}
     arrays = {
-        **{f"{stream}_tokens": np.array(tokens) for stream, tokens in axes.items()},
+        **{f"{stream}_tokens": texts(tokens) for stream, tokens in stream_labels(shown.after.trace).items()},
         "log_probs.before": np.array(shown.before.log_probs), "log_probs.after": np.array(shown.after.log_probs),
     }
     for when, run in (("before", shown.before), ("after", shown.after)):
@@ -57,8 +55,8 @@ def everything_npz(shown: MaskView) -> bytes:
                 arrays[f"{kind.name}.{when}.layer.{x.name}"] = alone(x, site.n_query, site.n_key).numpy()
             arrays[f"{kind.name}.{when}.allowed"] = site.allowed().numpy()
             arrays[f"{kind.name}.{when}.additive"] = additive(site.allowed()).numpy()
-        for name, site in run.trace.attention.items():
-            arrays[f"{name}.{when}"] = site.weights().numpy()
+        for site in run.trace.attention.values():
+            arrays[f"{site_name(site)}.{when}"] = site.weights().numpy()
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)
     return out.getvalue()

@@ -1,6 +1,7 @@
 """One pair of texts before and after its masks are changed, and what is read off it: the kinds of attention, the labels of their
 axes, each layer of a mask, and what must hold."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits
 from models.trace.outputs import NextToken
 from viz_app import words
-from viz_app.drawing.labels import Label, axes_labels, special_label, written_labels
+from viz_app.drawing.labels import Label, axes_labels, labels, special_label, written_labels
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.sites import by_kind
 
@@ -62,10 +63,20 @@ def given_labels(trace: Trace) -> list[Label]:
 def token_labels(trace: Trace, kind: str) -> tuple[list[Label], list[Label]]:
     """Labels of the query and the key axis, padding included."""
     site = first_site(trace, kind)
-    both = []
-    for mine, tokens in zip(axes_labels(trace, site), (site.query_tokens, site.key_tokens), strict=True):
-        both.append(mine + [special_label(token) for token in tokens[len(mine):]])
-    return both[0], both[1]
+    query, key = axes_labels(trace, site)
+    return _padded(query, site.query_tokens), _padded(key, site.key_tokens)
+
+
+def stream_labels(trace: Trace) -> dict[str, list[Label]]:
+    """Labels of the tokens of each stream that is attended to or from, padding included."""
+    rows: dict[str, Sequence[str]] = {}
+    for site in trace.attention.values():
+        rows |= {site.query_stream: site.query_tokens, site.key_stream: site.key_tokens}
+    return {name: _padded(labels(trace.streams[name]), tokens) for name, tokens in rows.items()}
+
+
+def _padded(own: list[Label], tokens: Sequence[str]) -> list[Label]:
+    return own + [special_label(token) for token in tokens[len(own) :]]
 
 
 def alone(layer: MaskLayer, n_query: int, n_key: int, batch: int = 0) -> Tensor:

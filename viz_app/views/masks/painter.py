@@ -15,6 +15,7 @@ from viz_app.drawing.labels import axes_labels, writes
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
+from viz_app.drawing.stamp import facts, saving
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import MaskView, alone, first_site, given_labels, kinds, token_labels
 from viz_app.views.masks.notation import painted
@@ -91,7 +92,7 @@ def _effect(shown: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     difference = after.weights(shown.head) - before.weights(shown.head)
     header = {
         "title": shown.title, "site": shown.site, "head": shown.head, "kind": after.kind,
-        "file": head_name(shown.after.trace, after, shown.head),
+        **saving(head_name(shown.after.trace, after, shown.head), facts(shown.after.trace)),
         "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
         "queryAxis": axes[0], "keyAxis": axes[1],
         "scale": next(s for s in DIFFERENCE_SCALES if float(difference.abs().max()) <= s or s == 1.0),

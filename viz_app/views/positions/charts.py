@@ -16,10 +16,13 @@ from models.analysis.position_measures import Similarity
 from viz_app.drawing.look import Look
 
 LINES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#999933"]  # as HEAD_COLOURS
+# a line's dashes and gaps in px, in the order of LINES: told apart without colours
+LINE_STYLES = [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [12, 3], [4, 2], [1, 3], [9, 3, 2, 3, 2, 3]]
 DOTTED = 160  # up to so many positions, each is a dot on its curve
 PLANE_POINTS = 64  # positions drawn in the plane of one pair
 FONT = "Source Sans, sans-serif"
 NOTHING: Mapping = MappingProxyType({})
+NOTE_LINE = 16  # px
 GRID = "rgba(128, 136, 153, 0.25)"
 LEGEND = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}     # in a margin under the picture
 NEVER = 1e9  # a wavelength beyond this never comes round in any text
@@ -41,19 +44,24 @@ def curves(table: Tensor, dims: Sequence[int], names: Sequence[str], title: str)
             "dimension": np.repeat(list(names), n),
         }
     )
+    legend = alt.Legend(
+        orient="bottom", columns=2, title=None, labelLimit=260, symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=400, offset=6
+    )
     colour = alt.Color(
         "dimension:N",
         sort=list(names),
         scale=alt.Scale(domain=list(names), range=LINES[: len(names)]),
-        legend=alt.Legend(orient="bottom", columns=2, title=None, labelLimit=260, symbolStrokeWidth=3, offset=6),
+        legend=legend,
     )
+    styles = alt.Scale(domain=list(names), range=LINE_STYLES[: len(names)])
     chart = (
         alt.Chart(data)
-        .mark_line(strokeWidth=1.8, point={"size": 14, "opacity": 1} if n <= DOTTED else False)
+        .mark_line(strokeWidth=1.8, point={"size": 14, "opacity": 1, "strokeDash": [1, 0]} if n <= DOTTED else False)
         .encode(
             x=alt.X("position:Q", title="position (token)", axis=alt.Axis(format="d"), scale=alt.Scale(nice=False)),
             y=alt.Y("value:Q", title="value"),
             color=colour,
+            strokeDash=alt.StrokeDash("dimension:N", sort=list(names), scale=styles, legend=legend),
             tooltip=[alt.Tooltip("position:Q"), alt.Tooltip("dimension:N"), alt.Tooltip("value:Q", format=".6f")],
         )
     )
@@ -104,13 +112,15 @@ def wavelength_chart(waves: Tensor, dims: Sequence[int], n: int, title: str) -> 
 
 
 def heatmap(
-    table: Tensor, look: Look, title: str, axes: tuple[str, str], height: int = 420, limit: float = 0.0, wrap: int = 62
+    table: Tensor, look: Look, title: str, axes: tuple[str, str], height: int = 420, limit: float = 0.0, wrap: int = 62,
+    note: str = "",
 ) -> go.Figure:
-    """A signed matrix, rows down, in a diverging map centred on 0 that reaches ±limit (default: the largest)."""
+    """A signed matrix, rows down, in a diverging map centred on 0 that reaches ±limit (default: the largest); `note` as in
+    `framed`."""
     row, column = axes
     cells = _cells(table, look, limit, hovertemplate=f"{row} %{{y}}, {column} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>")
     sides = {"x": {"title": {"text": column}, "tickformat": "d"}, "y": {"title": {"text": row}, "tickformat": "d"}}
-    return framed([cells], look, title, height, wrap, **sides)
+    return framed([cells], look, title, height, wrap, note=note, **sides)
 
 
 def _cells(table: Tensor, look: Look, limit: float = 0.0, **more: object) -> dict:
@@ -130,24 +140,29 @@ def framed(
     x: Mapping[str, object] = NOTHING,
     y: Mapping[str, object] = NOTHING,
     margin: Mapping[str, int] = NOTHING,
+    note: str = "",
     **layout: object,
 ) -> go.Figure:
     """The traces with a title in words, rows counted downwards, the page's colours, and no other decoration.
 
-    `x` and `y` say more about the axes, `layout` about the whole. All in one call and without plotly's template: each later
+    `x` and `y` say more about the axes, `layout` about the whole, `note`, under the lower axis, whose numbers these are: so it
+    is in the file that the picture's camera saves. All in one call and without plotly's template: each later
     change to a figure is checked against all of it, the template is copied into each, and both take longer than drawing."""
-    lines = textwrap.wrap(title, wrap)
+    lines, notes = textwrap.wrap(title, wrap), textwrap.wrap(note, wrap)
+    under = NOTE_LINE * len(notes)
     room = 20 * max(len(lines), 2 if wrap < 50 else 1)  # narrow pictures stand side by side: two lines for each
     words = {"text": "<br>".join(lines), "font": {"size": 14, "weight": 600}, "xref": "container", "yref": "container"}
-    words |= {"x": 0, "xanchor": "left", "y": 1 - 21 / height, "yanchor": "bottom", "pad": {"l": 2}}
+    words |= {"x": 0, "xanchor": "left", "y": 1 - 21 / (height + under), "yanchor": "bottom", "pad": {"l": 2}}
     sides = {"showgrid": False, "zeroline": False, "automargin": True}
+    margins = {"l": 55, "r": 10, "t": 14 + room, "b": 45, **margin}
     return go.Figure({
         "data": list(traces),
         "layout": {
             "template": {},
             "title": words,
-            "height": height,
-            "margin": {"l": 55, "r": 10, "t": 14 + room, "b": 45, **margin},
+            "height": height + under,
+            "margin": {**margins, "b": margins["b"] + under},
+            "annotations": [_note(notes, look, margins["l"])] if notes else [],
             "showlegend": False,
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
@@ -159,6 +174,18 @@ def framed(
             **layout,
         },
     })
+
+
+def _note(lines: Sequence[str], look: Look, left: int) -> dict:
+    """Lines of small print that begin at the picture's edge, `left` of the axes."""
+    place = {"xref": "paper", "x": 0, "xanchor": "left", "xshift": 4 - left, "yref": "paper", "y": 0, "yanchor": "top"}
+    text = "<br>".join(escape(line, quote=False) for line in lines)
+    return {**place, "yshift": -42, "align": "left", "showarrow": False, "text": text, "font": {"size": 12, "color": look.quiet}}
+
+
+def plotly_dash(lengths: Sequence[int]) -> str:
+    """One of LINE_STYLES as plotly takes it."""
+    return ",".join(f"{length}px" for length in lengths)
 
 
 def bar(look: Look, title: str | dict = "", **more: object) -> dict:
@@ -242,12 +269,12 @@ def plane(table: Tensor, turned: Tensor, pair: int, shift: int, look: Look, titl
     return titled(path + lines + points, title, 330).properties(width=290)
 
 
-def strips(rows: dict[str, Tensor], look: Look, title: str, axis: str) -> go.Figure:
-    """A few vectors under each other as colour strips on one scale, by name."""
+def strips(rows: dict[str, Tensor], look: Look, title: str, axis: str, note: str = "") -> go.Figure:
+    """A few vectors under each other as colour strips on one scale, by name; `note` as in `framed`."""
     hover = f"%{{y}}, {axis} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>"
     cells = _cells(torch.stack(list(rows.values())), look, y=list(rows), ygap=4, hovertemplate=hover)
     x = {"title": {"text": axis}, "tickformat": "d"}
-    return framed([cells], look, title, 300, 56, x=x, y={"type": "category"}, margin={"l": 110})
+    return framed([cells], look, title, 300, 56, x=x, y={"type": "category"}, margin={"l": 110}, note=note)
 
 
 def plain(text: str) -> str:

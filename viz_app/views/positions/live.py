@@ -21,7 +21,7 @@ from viz_app.drawing import notes
 from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
 from viz_app.drawing.provenance import file_name
-from viz_app.drawing.stamp import facts
+from viz_app.drawing.stamp import caption, facts, of_model, saving
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -54,11 +54,13 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     file = file_name(shown.trace, "shuffle-test")
 
     def pictures(shown: CurrentRun) -> Pictures:
-        source, tests = shown.trace.streams["source"], _tests(shown, models, how, seed)
+        source, tests, about = shown.trace.streams["source"], _tests(shown, models, how, seed), facts(shown.trace)
         titled = dict(zip(_titles(tests), tests.values(), strict=True))
-        stages = {"positions-stages": draw_shuffle.by_stage(source, tests, f"{file}.stages")} if len(tests) > 1 else {}
+        stages = {}
+        if len(tests) > 1:
+            stages["positions-stages"] = draw_shuffle.by_stage(source, tests, saving(f"{file}.stages", about))
         return {
-            "positions-shuffle": draw_shuffle.shuffle(source, titled, file),
+            "positions-shuffle": draw_shuffle.shuffle(source, titled, saving(file, about)),
             "positions-explained": notes.rows("explained", *_found(shown, *tests.values())),
             "checks": ui.checked(_checks(shown, *tests.values())),
             **stages,
@@ -166,13 +168,13 @@ def added(shown: CurrentRun) -> None:
     colours = look(st.context.theme.type)
     sums = {"token x": x, f"position p({token})": p, "x + p": x + p, "[x; p]·[I; I]": both.folded}
     products = {"(x + p)·W": both.added, "[x; p]·[W; W]": both.concatenated}
-    file = file_name(shown.trace, "added")
+    file, note = file_name(shown.trace, "added"), caption(of_model(trace, model.fields[0].name))
     left, right = st.columns(2, gap="medium")
     for column, rows, key, title, axis in (
         (left, sums, "sum", f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum", "dimension"),
         (right, products, "product", say.through(config), "dimension of the product"),
     ):
-        figure = figures.strips({name: values[token] for name, values in rows.items()}, colours, title, axis)
+        figure = figures.strips({name: values[token] for name, values in rows.items()}, colours, title, axis, note)
         column.plotly_chart(figure, theme=None, key=f"positions-{key}", config=ui.camera(f"{file}.{key}"))
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):

@@ -14,7 +14,7 @@ from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelen
 from viz_app import ui, words
 from viz_app.drawing.look import look
 from viz_app.drawing.provenance import file_name, readable
-from viz_app.drawing.stamp import Facts, facts
+from viz_app.drawing.stamp import Facts, caption, facts, of_model
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Several, Whole
@@ -73,14 +73,14 @@ def maps(shown: CurrentRun) -> None:
     picked = _pick(shown)
     colours, similarity = look(st.context.theme.type), picked.similarity
     left, middle, right = st.columns([1.15, 1, 1], gap="medium")
-    title = f"Position by dimension: {picked.whose}"
+    title, note = f"Position by dimension: {picked.whose}", caption(_whose(shown, picked))
     left.plotly_chart(
-        draw.heatmap(picked.table, colours, title, ("position", "dimension"), wrap=46), theme=None, key="positions-map",
+        draw.heatmap(picked.table, colours, title, ("position", "dimension"), wrap=46, note=note), theme=None, key="positions-map",
         config=ui.camera(_name(shown, picked, "map")),
     )
     title, products = "PE·PEᵀ: how alike two places are", picked.table @ picked.table.T
     middle.plotly_chart(
-        draw.heatmap(products, colours, title, ("position", "other position"), wrap=46), theme=None,
+        draw.heatmap(products, colours, title, ("position", "other position"), wrap=46, note=note), theme=None,
         key="positions-products", config=ui.camera(_name(shown, picked, "products")),
     )
     chart = draw.similarity_chart(similarity, colours, "PE·PEᵀ by distance", draw.similarity_domain(similarity), 370)
@@ -111,9 +111,11 @@ def misprints(shown: CurrentRun) -> None:
     st.markdown(say.measured_table(measures))
     st.caption(say.measured_note(measures[0]))
     left, right = st.columns(2, gap="medium")
+    name = f"formulas.{n}x{d_model}.shift{shift}"
+    size = {"formulas": ", ".join(FORMULAS), "size": say.size(n, d_model), "shift": f"{shift}"}
     with left, st.container(horizontal=True, gap="small", key="downloads"):
-        ui.download("These numbers, CSV", lambda: files.measures_csv(measures), "formulas.csv", "text/csv")
-        ui.download("Tables and rotations, npz", lambda: files.measures_npz(measures), "formulas.npz")
+        ui.download("These numbers, CSV", lambda: files.measures_csv(measures), f"{name}.csv", "text/csv", lambda: size)
+        ui.download("Tables and rotations, npz", lambda: files.measures_npz(measures), f"{name}.npz", about=lambda: size)
     with right:
         ui.checks_panel(ui.checked(claims.formulas(measures)), "")
 
@@ -127,9 +129,10 @@ def _said(m: FormulaMeasures) -> None:
 
 def _map(m: FormulaMeasures) -> None:
     title = f"{say.NAMES[m.formula]}: position by dimension"
-    figure = draw.heatmap(m.table, look(st.context.theme.type), title, ("position", "dimension"), 300, 1.0)
-    key = f"positions-map-{m.formula}"
-    st.plotly_chart(figure, theme=None, key=key, config=ui.camera(key))
+    note = caption({"size": say.size(*m.table.shape)})
+    figure = draw.heatmap(m.table, look(st.context.theme.type), title, ("position", "dimension"), 300, 1.0, 46, note)
+    name = ".".join((readable(m.formula), "x".join(map(str, m.table.shape)), "positions", "map"))
+    st.plotly_chart(figure, theme=None, key=f"positions-map-{m.formula}", config=ui.camera(name))
 
 
 def _similarity(m: FormulaMeasures, domain: tuple[float, float]) -> None:
@@ -218,7 +221,13 @@ def _name(shown: CurrentRun, picked: Picked, *parts: str) -> str:
 
 def _about(shown: CurrentRun, picked: Picked) -> Facts:
     """What is to be known of the table: whose it is, and of a model's own which model it is."""
-    return {"table": picked.whose} | (facts(shown.trace) if picked.formula == say.OWN else {})
+    size = {"table": picked.whose, "size": say.size(*picked.table.shape)}
+    return size | (facts(shown.trace) if picked.formula == say.OWN else {})
+
+
+def _whose(shown: CurrentRun, picked: Picked) -> Facts:
+    """The same without what was asked: the table is the same for every text."""
+    return {name: said for name, said in _about(shown, picked).items() if name in {"table", "size", *of_model(shown.trace)}}
 
 
 def _checks(shown: CurrentRun, picked: Picked) -> list[Check]:

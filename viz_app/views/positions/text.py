@@ -70,6 +70,11 @@ def answer(model: Model) -> str:
     return f"{alone} {'This model has no position vectors. In others, ' if model.config.positions == 'none' else 'So '}{added}"
 
 
+def size(n: int, d_model: int) -> str:
+    """How large a table of positions is."""
+    return f"{n} positions × {d_model} dimensions"
+
+
 def own_help(kind: str) -> str:
     """What the loaded model's positions are, beside the picker."""
     return "This model has no position vectors." if kind == "none" else f"This model's positions are {kind}."
