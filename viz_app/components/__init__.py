@@ -1,18 +1,16 @@
 """Browser parts, each a folder with its JavaScript, CSS and a Python wrapper: one payload in, small triggers out.
 
-A component has no sandbox, so text of the user is only ever set with textContent or drawn on a canvas, never as HTML.
+A component has no sandbox, so text of the user is only ever set with textContent or drawn on a canvas, never as HTML. What a
+component is made of is told here without Streamlit, for a notebook; mounting.py puts it on a page of the app.
 """
 
 import struct
-from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import streamlit as st
-
-from viz_app.session.live import session
-
 _HERE = Path(__file__).parent
+EXPORT = "\nexport default show;"     # of components/common/live.js: what Streamlit calls
 
 
 def assemble(name: str, *scripts: str, styles: tuple[str, ...] = (), common: str = "*") -> dict[str, str]:
@@ -27,21 +25,39 @@ def assemble(name: str, *scripts: str, styles: tuple[str, ...] = (), common: str
     return {
         "html": (_HERE / name / f"{name}.html").read_text("utf-8"),
         "css": "\n".join(path.read_text("utf-8") for path in sheets),
-        "js": "\n".join(path.read_text("utf-8") for path in (*shared, *own)),
+        "js": "\n".join(path.read_text("utf-8") for path in (*shared, *own)) + EXPORT,
     }
 
 
-def register(name: str, *scripts: str, **parts: Any) -> Callable[..., Any]:
-    """The mount function of the component that `assemble` puts together; what it shows is stamped with its edition.
+class Component:
+    """A browser part by the folder it lies in; called, it is put on the page that Streamlit is drawing."""
 
-    Everything is sent inline, so that it works from a source tree, an editable and a plain install alike.
-    """
-    show = st.components.v2.component(f"attnscope_{name}", **assemble(name, *scripts, **parts))
+    def __init__(self, name: str, *scripts: str, **parts: Any) -> None:
+        self.name = name
+        self._asked = scripts, parts
 
-    def mount(*, key: str, data: bytes | dict, **on: Any) -> Any:
-        return show(key=key, data=stamped(data, key, session().edition), **on)
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """Its html, css and js, sent inline, so that it works from a source tree, an editable and a plain install alike."""
+        scripts, parts = self._asked
+        return assemble(self.name, *scripts, **parts)
 
-    return mount
+    def __call__(self, *, key: str, data: bytes | dict, **on: Any) -> Any:
+        from viz_app.components.mounting import mount      # here: a notebook has no need of Streamlit
+
+        return mount(self, key=key, data=data, **on)
+
+
+def register(name: str, *scripts: str, **parts: Any) -> Component:
+    """The component that `assemble` puts together; what it shows is stamped with its edition."""
+    return Component(name, *scripts, **parts)
+
+
+def news(key: str, name: str) -> Any:
+    """What the component of this key has sent under a name, None if nothing."""
+    from viz_app.components import mounting
+
+    return mounting.news(key, name)
 
 
 def stamped(data: bytes | dict, key: str, edition: tuple[int, int]) -> bytes | dict:

@@ -3,7 +3,7 @@
 const themes = new WeakMap();       // element → its colours, until Streamlit shows it anew, as it does when they change
 const pictures = (window.attnscopePictures ??= new Map());      // key → { edition, data, show } of each component on the page
 
-export default function (component) {
+function show(component) {
   const { data } = component, { key, edition } = stampOf(data);
   const stands = pictures.get(key), picture = { edition, data };
   if (stands && older(edition, stands.edition)) Object.assign(picture, { edition: stands.edition, data: stands.data });

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import streamlit as st
-
-from viz_app.components import register
+from viz_app.components import news, register
 
 SCRIPTS = ("scale.js", "heatmap.js", "lines.js", "head.js")
-_mount = register("head", *SCRIPTS)
+component = register("head", *SCRIPTS)
 
 
 def head(
@@ -21,12 +19,12 @@ def head(
 
     def sent(name: str, act: Callable[[Any], None]) -> Callable[[], None]:
         def told() -> None:
-            if (value := st.session_state[key].get(name)) is not None:
+            if (value := news(key, name)) is not None:
                 act(value)
 
         return told
 
-    _mount(
+    component(
         key=key, data=payload, on_lock_change=sent("lock", lambda lock: on_lock(str(lock["token"]))),
         on_look_change=sent("look", lambda look: on_look(str(look["scale"]), bool(look["hides"]))),
         on_tile_change=sent("tile", lambda tile: on_tile((int(tile["query"]), int(tile["key"])) if "query" in tile else None)),

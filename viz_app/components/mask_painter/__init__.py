@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 
-import streamlit as st
-
-from viz_app.components import register
+from viz_app.components import news, register
 
 SCRIPTS = ("../walk/signed.js", "board.js", "strip.js", "brush.js", "effect.js", "mask_painter.js")
 
-_mount = register("mask_painter", *SCRIPTS)
+component = register("mask_painter", *SCRIPTS)
 
 
 def mask_painter(
@@ -21,11 +19,11 @@ def mask_painter(
     (query, key, 0 = forbidden or 1 = allowed); `on_kind(kind)` when another mask is chosen."""
 
     def painted() -> None:
-        if (stroke := st.session_state[key].get("paint")) is not None:
+        if (stroke := news(key, "paint")) is not None:
             on_paint(str(stroke["kind"]), [(int(q), int(k), int(allowed)) for q, k, allowed in stroke["cells"]])
 
     def chosen() -> None:
-        if (kind := st.session_state[key].get("kind")) is not None:
+        if (kind := news(key, "kind")) is not None:
             on_kind(str(kind["kind"]))
 
-    _mount(key=key, data=payload, on_paint_change=painted, on_kind_change=chosen)
+    component(key=key, data=payload, on_paint_change=painted, on_kind_change=chosen)

@@ -2,19 +2,17 @@
 
 from collections.abc import Callable
 
-import streamlit as st
-
-from viz_app.components import register
+from viz_app.components import news, register
 
 SCRIPTS = ("grid.js", "overview.js")
-_mount = register("overview", *SCRIPTS)
+component = register("overview", *SCRIPTS)
 
 
 def overview(payload: bytes, on_pick: Callable[[str, int], None], key: str = "overview") -> None:
     """Show drawing.overview.overview's payload; `on_pick(site name, head)` is called when a head is chosen."""
 
     def picked() -> None:
-        if (pick := st.session_state[key].get("pick")) is not None:
+        if (pick := news(key, "pick")) is not None:
             on_pick(str(pick["site"]), int(pick["head"]))
 
-    _mount(key=key, data=payload, on_pick_change=picked)
+    component(key=key, data=payload, on_pick_change=picked)

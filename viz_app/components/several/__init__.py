@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 
-import streamlit as st
+from viz_app.components import news, register
 
-from viz_app.components import register
-
-_mount = register("several", "../walk/signed.js", "../walk/table.js", "ranking.js", "strands.js", "several.js")
+component = register("several", "../walk/signed.js", "../walk/table.js", "ranking.js", "strands.js", "several.js")
 
 
 def several(
@@ -17,12 +15,12 @@ def several(
     the heads are to stand in another order, `on_query(query)` when a token is clicked, −1 to let go."""
 
     def told() -> None:
-        news = st.session_state[key].get("news") or {}
-        if "head" in news:
-            on_head(int(news["head"]))
-        elif "measure" in news:
-            on_measure(str(news["measure"]))
-        elif "query" in news:
-            on_query(int(news["query"]))
+        sent = news(key, "news") or {}
+        if "head" in sent:
+            on_head(int(sent["head"]))
+        elif "measure" in sent:
+            on_measure(str(sent["measure"]))
+        elif "query" in sent:
+            on_query(int(sent["query"]))
 
-    _mount(key=key, data=payload, on_news_change=told)
+    component(key=key, data=payload, on_news_change=told)
