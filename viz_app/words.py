@@ -14,6 +14,7 @@ _TITLES = {
     ("decoder", "alignment"): ("Alignment", "Alignment"),
 }
 
+ONE_TEXT = "Empty: one text alone. Type a second one to ask whether it follows the first."
 STEP = "a row is read → written"      # how a row is named where the model writes
 
 
@@ -93,7 +94,9 @@ _LANGUAGES = {"eng": "English", "fra": "French", "cmn": "Chinese", "deu": "Germa
 
 
 # task → what its models are for, in a word or two, in the order in which they are offered
-TASKS = {"translation": "translation", "dates": "dates", "language": "running text"}
+TASKS = {
+    "translation": "translation", "dates": "dates", "language": "running text", "mlm": "hidden words", "span": "questions",
+}
 
 
 def terms(task: str, name: str = "") -> Terms:

@@ -63,6 +63,26 @@ def hiding(encoding: Encoding, positions: Sequence[int], mask: tuple[int, str]) 
     return replace(encoding, ids=tuple(ids), tokens=tuple(tokens), hidden=tuple(hidden))
 
 
+def hidable(encoding: Encoding, mask_id: int | None) -> tuple[int, ...]:
+    """The positions at which a token of the text stands that [MASK] can take the place of: of all but special tokens and a typed
+    [MASK]; none where the vocabulary has no [MASK]."""
+    if mask_id is None:
+        return ()
+    hidden = dict(encoding.hidden)
+    places = enumerate(zip(encoding.ids, encoding.offsets, strict=True))
+    return tuple(i for i, (token, offset) in places if offset is not None and (i in hidden or token != mask_id))
+
+
+def with_masks(encoding: Encoding, mask: str) -> str:
+    """The text with `mask` in the place of each hidden token."""
+    parts, end = [], 0
+    for position, _ in encoding.hidden:
+        start, after = encoding.offsets[position]
+        parts += [encoding.text[end:start], mask]
+        end = after
+    return "".join([*parts, encoding.text[end:]])
+
+
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     """The span without the space that a word-initial piece carries, unless the space is all there is."""
     stripped = len(text[start:end]) - len(text[start:end].lstrip())

@@ -287,15 +287,15 @@ def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch
     together, long = [], "word " * 70
     monkeypatch.setattr(Scope, "run_each", lambda self, pairs, *more: together.append(pairs) or [None for _ in pairs])
     monkeypatch.setattr(live.cache, "_of", lambda *what, make: None)
-    live.cache.run_together([("eng-fra", "Yes.", ""), ("eng-fra", long, ""), ("eng-fra", "No.", long), ("eng-fra", "", "")])
+    live.cache.run_together([("eng-fra", texts, ()) for texts in (("Yes.", ""), (long, ""), ("No.", long), ("", ""))])
     assert together == [[("Yes.", None)]]
-    live.cache.run_together([("eng-fra", long, ""), ("no such checkpoint", "a", "")])
+    live.cache.run_together([("eng-fra", (long, ""), ()), ("no such checkpoint", ("a", ""), ())])
     assert len(together) == 1       # nothing is left to run
-    live.cache.run_together([("eng-fra", "No.", " "), ("eng-fra", "Yes.", "Oui.")])
+    live.cache.run_together([("eng-fra", ("No.", " "), ()), ("eng-fra", ("Yes.", "Oui."), ())])
     assert together[1:] == [[("No.", None), ("Yes.", "Oui.")]]      # a blank target is none
     longest = "word" + " word" * 62
     assert len(live.cache.scope("eng-fra").encode(source=longest)["source"].ids) == live.cache.SHORT      # with its end mark
-    live.cache.run_together([("eng-fra", longest, ""), ("eng-fra", f"{longest} word", "")])
+    live.cache.run_together([("eng-fra", (longest, ""), ()), ("eng-fra", (f"{longest} word", ""), ())])
     assert together[2:] == [[(longest, None)]]
 
 

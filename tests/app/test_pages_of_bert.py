@@ -1,16 +1,18 @@
 """Every page with a model that does not write: it draws what applies, and says in a sentence what does not."""
 
+import json
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
-from app_parts import picture, prose, said
+from app_parts import component, picture, prose, said
 from small import random_bert, words_of
 from streamlit.testing.v1 import AppTest
 
 import models
 from models.checkpoint import save_checkpoint
 from models.scope import Scope
-from viz_app import checkpoints
+from viz_app import checkpoints, words
 
 STORY = "Mary went to the garden. John took the milk to the office."
 QUESTION, CONTEXT = "Where is Mary?", "Mary went to the garden. John took the milk."
@@ -35,7 +37,7 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
 @pytest.fixture(autouse=True)
 def offered(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
     """AppTest can run again only with what stands in a list."""
-    monkeypatch.setattr(checkpoints, "offered", lambda: [str(scope.path) for scope in scopes.values()])
+    monkeypatch.setattr(checkpoints, "offered", lambda: [*(str(scope.path) for scope in scopes.values()), "gpt-char"])
 
 
 def page_of(name: str) -> None:
@@ -46,7 +48,7 @@ def page_of(name: str) -> None:
     _page(getattr(import_module(f"viz_app.views.{name}.page"), name))
 
 
-def opened(name: str, folder: Path, **params: str) -> AppTest:
+def opened(name: str, folder: Path, **params: str | list[str]) -> AppTest:
     app = AppTest.from_function(page_of, default_timeout=200, args=(name,))
     for key, value in {"checkpoint": str(folder), **params}.items():
         app.query_params[key] = value
@@ -58,7 +60,7 @@ def opened(name: str, folder: Path, **params: str) -> AppTest:
 def test_every_page_opens_and_every_check_on_it_passes(scopes: dict[str, Scope], head: str, name: str) -> None:
     app = opened(name, scopes[head].path, **ASKED[head])
     assert not app.exception
-    if name in ("attention", "inside", "masks"):
+    if name in ("attention", "task", "inside", "masks"):
         looks = [look for look, _ in said(app, "checks")["rows"]]
         assert "passed" in looks
         assert "failed" not in looks
@@ -74,12 +76,60 @@ def test_its_positions_are_shown(scopes: dict[str, Scope], section: str) -> None
 
 
 def test_pages_of_writing_say_that_it_does_not_and_which_models_do(scopes: dict[str, Scope]) -> None:
-    for name in ("decoding", "task"):
-        text = prose(opened(name, scopes["span"].path, **ASKED["span"]))
-        assert "This model does not write" in text
-        assert "**gpt**" in text
-        assert "**eng-fra**" in text
+    text = prose(opened("decoding", scopes["span"].path, **ASKED["span"]))
+    assert "This model does not write" in text
+    assert "**gpt**" in text
+    assert "**eng-fra**" in text
     assert "read one text and write another" in prose(opened("positions", scopes["span"].path, **ASKED["span"]))
+
+
+def address(app: AppTest) -> dict[str, list[str]]:
+    return parse_qs(json.loads(component(app, "live").json)["address"]["query"])
+
+
+def test_a_link_hides_the_tokens_that_it_names_on_every_page(scopes: dict[str, Scope]) -> None:
+    scope, asked = scopes["pretraining"], {"text": "Mary went to the garden.", "second_text": ""}
+    for name, key in (("task", "guesses"), ("attention", "head")):
+        app = opened(name, scope.path, **asked, masked=["2", "4", "7", "99"])      # 7 is [SEP], 99 beyond the text
+        header, arrays = picture(app, key)
+        assert dict(said(app, "written")["rows"])["source"] == "Mary [MASK] to [MASK] garden."
+        assert address(app)["masked"] == ["2", "4", "7", "99"]
+        trace = scope.run("Mary went to the garden.", masked=(2, 4))
+        if name == "task":
+            assert [mask["position"] for mask in header["masks"]] == [2, 4]
+            best = trace.outputs["masked token"].logits.double().softmax(-1).max(-1).values.tolist()
+            first = [0, len(header["masks"][0]["rows"])]
+            assert arrays["p"][first].tolist() == pytest.approx(best, rel=1e-5)
+        else:
+            weights = trace.attention[header["site"]].weights(header["head"]).numpy()
+            assert arrays["weights"].reshape(weights.shape) == pytest.approx(weights, abs=1e-6)
+
+
+def test_what_was_hidden_is_let_go_with_another_example_or_model(scopes: dict[str, Scope]) -> None:
+    for key in ("example", "checkpoint"):
+        app = opened("task", scopes["pretraining"].path, text="Mary went to the garden.", second_text="", masked=["2"])
+        box = app.selectbox(key=key)
+        box.set_value(next(value for value in box.options if key == "example" or "span" in value)).run()
+        assert "masked" not in address(app)
+        assert not app.exception
+
+
+def test_a_second_text_left_empty_is_said_under_its_box(scopes: dict[str, Scope]) -> None:
+    app = opened("task", scopes["pretraining"].path, text="Mary went to the garden.", second_text="")
+    assert said(app, "note second_text")["rows"] == [["line", words.ONE_TEXT]]
+    assert picture(app, "pair")[0]["waiting"]
+    {box.key: box for box in app.text_area}["second_text"].set_value("John took the milk.").run()
+    assert "waiting" not in picture(app, "pair")[0]
+    assert said(app, "note second_text")["rows"] == [["line", ""]]
+
+
+def test_a_mask_where_the_model_has_none_and_a_question_without_a_text_are_said_at_their_boxes(scopes: dict[str, Scope]) -> None:
+    app = opened("task", scopes["span"].path, question=QUESTION, context=CONTEXT)
+    {box.key: box for box in app.text_area}["context"].set_value("").run()
+    assert said(app, "note context")["rows"][0][1] == "The context is empty; type some text."
+    assert picture(app, "span")[0]["title"].startswith("Where does the answer to “Where is Mary?”")     # the last good one
+    gpt = opened("task", Path("gpt-char"), text="The [MASK] sat.")
+    assert "[MASK] is plain text here: this model has no such token." in said(gpt, "note text")["rows"][0][1]
 
 
 def test_the_strip_says_what_was_asked_and_answered(scopes: dict[str, Scope]) -> None:

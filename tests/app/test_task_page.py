@@ -12,6 +12,7 @@ from streamlit.util import calc_hash
 
 import models
 import viz_app
+from models.trace.outputs import NextToken
 from viz_app.views.task import text
 
 APP = Path(viz_app.__file__).with_name("app.py")
@@ -86,4 +87,4 @@ def test_a_shorter_text_keeps_the_choice_for_when_it_grows() -> None:
 
 
 def test_the_explanation_stands_beside_it() -> None:
-    assert text.EXPLANATION.strip().splitlines()[0] in prose(opened())
+    assert text.EXPLANATIONS[NextToken].strip().splitlines()[0] in prose(opened())

@@ -13,8 +13,8 @@ from stage import Stage, alike, hex_of, stage, stage_page, weight_colour
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.url_state import Focus
-from viz_app.views.task import payloads
-from viz_app.views.task.payloads import Choices
+from viz_app.views.task.choices import Choices
+from viz_app.views.task.next_token import next_token
 
 TEXT = "abcab=d"
 GPT_SELF = "decoder.layers.1.self_attn"
@@ -24,7 +24,8 @@ GPT_SELF = "decoder.layers.1.self_attn"
 def payload(family: str = "gpt", texts: tuple[str, ...] = (TEXT,), position: int | None = 3, site: str = GPT_SELF) -> bytes:
     scope = drawn.letters(family)
     run = CurrentRun(scope, scope.run(*texts))
-    return payloads.next_token(run, run.trace.next_token, Choices(position, Focus(site, 1)))["answers"]
+    pictures, _ = next_token(run, run.trace.next_token, Choices(position, Focus(site, 1)))
+    return pictures["answers"]
 
 
 def shown(stage: Stage, **how: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

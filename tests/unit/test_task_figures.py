@@ -24,8 +24,9 @@ from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.url_state import Focus
-from viz_app.views.task import files, payloads, text
-from viz_app.views.task.payloads import Choices, answer, answering
+from viz_app.views.task import files, next_token, text
+from viz_app.views.task.choices import Choices
+from viz_app.views.task.reading import answering, check_row
 
 TEXT = "abcab=d"
 CROSS, SELF, ENCODER = "decoder.layers.1.cross_attn", "decoder.layers.0.self_attn", "encoder.layers.0.self_attn"
@@ -48,7 +49,7 @@ def of(
     scope: Scope, *texts: str, position: int | None = None, focus: Focus = SHARPEST
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What the component is sent of a run."""
-    drawn = payloads.next_token(run := CurrentRun(scope, scope.run(*texts)), run.trace.next_token, Choices(position, focus))
+    drawn = next_token.next_token(run := CurrentRun(scope, scope.run(*texts)), run.trace.next_token, Choices(position, focus))[0]
     return unpack(drawn["answers"])
 
 
@@ -234,8 +235,8 @@ def test_what_the_model_writes_itself_is_called_written(transformer: Scope) -> N
 
 def test_what_comes_next_stays_chosen_while_the_text_grows(gpt: Scope, transformer: Scope) -> None:
     along, written = gpt.run(TEXT).next_token, transformer.run("abcde", "edc").next_token
-    assert [payloads.kept(along, position) for position in (0, 6, 7)] == [0, 6, None]
-    assert [payloads.kept(written, position) for position in (0, 3)] == [0, 3]
+    assert [next_token.kept(along, position) for position in (0, 6, 7)] == [0, 6, None]
+    assert [next_token.kept(written, position) for position in (0, 3)] == [0, 3]
     assert [of(gpt, text)[0]["position"] for text in ("ab", "abc")] == [2, 3]
 
 
@@ -277,21 +278,21 @@ def test_every_row_that_is_shown_is_checked(gpt: Scope, monkeypatch: pytest.Monk
     run = CurrentRun(gpt, gpt.run(TEXT))
 
     def checks(position: int) -> list[str]:
-        drawn = payloads.next_token(run, run.trace.next_token, Choices(position, Focus(GPT_SELF, 1)))
-        return [look for look, _ in drawn["checks"]["rows"] if look in ("passed", "failed")]
+        _, held = next_token.next_token(run, run.trace.next_token, Choices(position, Focus(GPT_SELF, 1)))
+        return ["passed" if check.passed else "failed" for check in held]
 
     assert checks(3) == ["passed"] * 3
     site = run.trace.attention[GPT_SELF]
     halved = SimpleNamespace(weights=lambda head, rows: site.weights(head, rows=rows) / 2, allowed=site.allowed)
-    found = payloads.check_row(halved, 1, 3)
+    found = check_row(halved, 1, 3)
     assert not found.passed
     assert (found.name, found.sentence) == ("the attention row sums to 1", "Difference of the row's weights from 1")
     assert (found.value, found.limit) == (pytest.approx(0.5), 1e-5)
     sizes = torch.tensor([[9.0]] * 3 + [[1.0]] + [[9.0]] * 4)       # wrong but for the row that is shown
     others = SimpleNamespace(weights=lambda head, rows: (site.weights(head) * sizes)[rows], allowed=site.allowed)
-    assert payloads.check_row(others, 1, 3).passed
+    assert check_row(others, 1, 3).passed
     nothing = SimpleNamespace(weights=lambda head, rows: torch.zeros(1, 8), allowed=lambda *_: torch.zeros(1, 8, dtype=torch.bool))
-    assert payloads.check_row(nothing, 1, 3).passed
+    assert check_row(nothing, 1, 3).passed
 
 
 def test_the_space_before_a_word_is_shown_but_at_the_start_of_a_written_text() -> None:
@@ -393,7 +394,7 @@ def test_sites_are_named_by_kind_and_layer(transformer: Scope) -> None:
 
 def test_the_table_holds_every_position_with_where_it_comes_from(gpt: Scope) -> None:
     run = CurrentRun(gpt, gpt.run(TEXT))
-    rows = list(csv.DictReader(io.StringIO(files.table_csv(answer(run, Choices(2, Focus()))))))
+    rows = list(csv.DictReader(io.StringIO(files.next_token_csv(run, Choices(2, Focus())))))
     p, ids = softmax(gpt, TEXT), run.trace.streams["text"].ids
     assert [row["position"] for row in rows] == [str(i) for i in range(8)]
     assert [row["token"] for row in rows] == [f"{i} {token}" for i, token in enumerate(["[start]", *TEXT])]
@@ -411,6 +412,6 @@ def test_the_table_holds_every_position_with_where_it_comes_from(gpt: Scope) -> 
 
 def test_the_table_of_a_written_text_ends_with_its_end(transformer: Scope) -> None:
     run = CurrentRun(transformer, transformer.run("abcde", "edc"))
-    rows = list(csv.DictReader(io.StringIO(files.table_csv(answer(run, Choices(None, Focus()))))))
+    rows = list(csv.DictReader(io.StringIO(files.next_token_csv(run, Choices(None, Focus())))))
     assert [row["token"] for row in rows] == ["0 [start]", "1 e", "2 d", "3 c"]
     assert [row["next token"] for row in rows] == ["1 e", "2 d", "3 c", "4 [end]"]

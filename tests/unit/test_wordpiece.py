@@ -11,8 +11,9 @@ from small import random_bert, words_of
 from models.checkpoint import Checkpoint
 from models.scope import Scope
 from models.tokenizers.base import Tokenizer
-from models.tokenizers.encoding import hiding, joined
+from models.tokenizers.encoding import hidable, hiding, joined, with_masks
 from models.tokenizers.special_tokens import BERT, PLAIN, special_ids
+from viz_app import words
 from viz_app.drawing.labels import labels
 from viz_app.session import respond
 from viz_app.session.live import LiveSession
@@ -115,4 +116,16 @@ def test_a_mask_typed_where_there_is_none_is_plain_text_and_said_to_be():
     session.scope = Scope(Checkpoint(Path("random"), model, tokenizer, {}), torch.device("cpu"))
     _, notes = respond.read(session, "Mary [MASK].", "")
     assert notes["text"]["rows"] == [["line", "5 of at most 37 tokens."]]
-    assert notes["second_text"]["rows"] == [["line", ""]]
+    assert notes["second_text"]["rows"] == [["line", words.ONE_TEXT]]
+
+
+def test_of_a_row_only_the_texts_own_tokens_can_be_hidden() -> None:
+    tokenizer = words_of("Mary went to the garden.")
+    row = joined(tokenizer.encode("Mary [MASK] to", before="cls", after="sep"), tokenizer.encode("the garden.", after="sep"), " ")
+    assert row.tokens == ("[CLS]", "mary", "[MASK]", "to", "[SEP]", "the", "garden", ".", "[SEP]")
+    assert hidable(row, tokenizer.mask_id) == (1, 3, 5, 6, 7)
+    hidden = tokenizer.hiding(row, [6, 1])
+    assert hidable(hidden, tokenizer.mask_id) == (1, 3, 5, 6, 7)       # what is hidden can be shown again
+    assert with_masks(hidden, "[MASK]") == "[MASK] [MASK] to the [MASK]."
+    assert with_masks(row, "#") == row.text
+    assert hidable(Tokenizer.characters("ab").encode("ab"), None) == ()

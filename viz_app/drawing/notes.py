@@ -5,6 +5,8 @@ from collections.abc import Callable
 from torch import Tensor
 
 from models.analysis.checks import Check
+from models.asked import MASK
+from models.tokenizers.encoding import with_masks
 from models.trace import Trace
 from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span
 from viz_app import words
@@ -38,10 +40,13 @@ def strip(trace: Trace, terms: words.Terms, stale: bool, answer: tuple[str, str]
 
 
 def read_text(trace: Trace) -> str:
-    """What was typed and stands together: a text and what follows it, or a second one. "" where only the first text counts."""
+    """What was typed and stands together, with [MASK] for each hidden token: a text and what follows it, or a second one. "" where
+    only the first text counts."""
     output, texts = first_output(trace), [text for text in trace.fields.values() if isinstance(text, str) and text]
     if isinstance(output, Span) or (isinstance(output, NextToken) and output.is_closed):
         return ""
+    if (row := trace.streams[output.stream]).hidden:
+        return with_masks(row, MASK)
     return ("" if isinstance(output, NextToken) else " ").join(texts)
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 import torch
@@ -22,14 +22,17 @@ from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.analysis.position_measures import FormulaMeasures, measure
 from models.analysis.reach import CHECKED, Choice, Reach, autograd_gap
 from models.analysis.reach import reach as reach_of
+from models.architectures.base import POSITIONS, TEXT
 from models.checkpoint import FILES, CheckpointError, Description, describe, snapshot_path
 from models.decoding import runs as decoding_runs
 from models.scope import folder_of, shipped_folder
 from models.tokenizers.base import Encoding
+from models.tokenizers.encoding import hidable
 from models.trace.edits import Edits
 from viz_app.session.byte_cache import ByteCache, budget
 
 Value = TypeVar("Value")
+Chosen = tuple[Any, ...]        # for the model's fields that are not typed, in their order; empty where there is none
 
 _kept = ByteCache(budget())
 _one_run = threading.Lock()   # runs side by side only wait for each other's interpreter lock, at every operation of torch
@@ -58,9 +61,12 @@ def swapped(scope: Scope, similarity: str) -> Scope:
     return _of(scope, "swapped", similarity, make=lambda: scope.with_similarity(similarity), spared=True)
 
 
-def trace(scope: Scope, texts: tuple[str, ...], drafts: tuple[tuple[int, ...], ...] = ()) -> Trace:
-    """The run of a model on what stands in the boxes of its fields; `drafts` as in models.Scope.run. Raises models.InputError."""
-    asked = _given(scope, texts)
+def trace(
+    scope: Scope, texts: tuple[str, ...], drafts: tuple[tuple[int, ...], ...] = (), chosen: Chosen = ()
+) -> Trace:
+    """The run of a model on what stands in the boxes of its fields and what is `chosen` for those that are not typed; `drafts` as
+    in models.Scope.run. Raises models.InputError."""
+    asked = _given(scope, texts, chosen)
 
     def run() -> Trace:
         with _one_run:
@@ -69,32 +75,43 @@ def trace(scope: Scope, texts: tuple[str, ...], drafts: tuple[tuple[int, ...], .
     return _of(scope, "trace", asked, make=run)
 
 
-def _given(scope: Scope, texts: tuple[str, ...]) -> tuple[str | None, ...]:
-    """The texts as the model's fields: an optional one that is blank is not given."""
-    fields = scope.model.text_fields
-    return tuple(None if field.optional and not text.strip() else text for field, text in zip(fields, texts, strict=True))
+def _given(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple[Value | None, ...]:
+    """The texts and what is chosen as the model's fields: an optional text that is blank is not given, nor is a position beyond
+    the texts, or where no token can be hidden. Raises models.InputError."""
+    fields, others = scope.model.text_fields, [field for field in scope.model.fields if field.kind != TEXT]
+    given = tuple(None if field.optional and not text.strip() else text for field, text in zip(fields, texts, strict=True))
+    if not any(chosen):
+        return given
+    rows = scope.encode(*given)
+    kept = []
+    for field, value in zip(others, chosen, strict=True):
+        if value and field.kind == POSITIONS:
+            places = hidable(rows[field.stream], scope.tokenizer.mask_id)
+            value = tuple(position for position in value if position in places) or None
+        kept.append(value)
+    return (*given, *kept) if any(kept) else given
 
 
-def run_together(asked: Collection[tuple[str, ...]]) -> None:
-    """Run (checkpoint, texts of its fields) in one batch for each checkpoint, so that `trace` has them ready. What cannot be read,
-    and what is so long that the others would wait for it, is left to `trace`."""
+def run_together(asked: Collection[tuple[str, tuple[str, ...], Chosen]]) -> None:
+    """Run (checkpoint, texts of its fields, what is chosen for the others) in one batch for each checkpoint, so that `trace` has
+    them ready. What cannot be read, and what is so long that the others would wait for it, is left to `trace`."""
     for name in {name for name, *_ in asked}:
         try:
             opened = scope(name)
         except CheckpointError:
             continue
-        texts = _readable(opened, [tuple(texts) for n, *texts in asked if n == name])
+        texts = _readable(opened, [(texts, chosen) for n, texts, chosen in asked if n == name])
         with _one_run:
             traces = opened.run_each(texts) if texts else []
         for given, made in zip(texts, traces, strict=True):
             _of(opened, "trace", given, make=lambda made=made: made)
 
 
-def _readable(scope: Scope, asked: list[tuple[str, ...]]) -> list[tuple[str | None, ...]]:
+def _readable(scope: Scope, asked: list[tuple[tuple[str, ...], Chosen]]) -> list[tuple[Value | None, ...]]:
     readable = []
-    for texts in asked:
+    for texts, chosen in asked:
         with suppress(models.InputError, ValueError):       # ValueError: texts typed for a model with other fields
-            given = _given(scope, texts)
+            given = _given(scope, texts, chosen)
             if max(len(row.ids) for row in scope.encode(*given).values()) <= SHORT:
                 readable.append(given)
     return readable

@@ -13,6 +13,7 @@ import secrets
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -49,6 +50,7 @@ class LiveSession:
         self.view: object = None                    # the page that stands
         self.name = ""                              # of the checkpoint asked for
         self.scope: Scope | None = None             # None while it does not open
+        self.chosen: tuple[Any, ...] = ()           # of the model's fields that are not typed (url_state.chosen)
         self.edition = (0, 0)                       # of what the rerun under way draws: (edit, rerun)
         self._answer: tuple[int, Callable[..., Pictures] | None] = (0, None)     # of the page as that rerun left it
         self._written: deque[tuple[int, ...]] = deque(maxlen=24)     # by the model of `shown`
@@ -196,7 +198,7 @@ class _Queue:
 
     def _answer(self, now: list[tuple[LiveSession, Texts, asyncio.Future]], loop: asyncio.AbstractEventLoop) -> None:
         if len(now) > 1:
-            _attempted(cache.run_together, {(session.name, *texts) for session, texts, _ in now})
+            _attempted(cache.run_together, {(session.name, texts, session.chosen) for session, texts, _ in now})
         for session, texts, done in now:
             loop.call_soon_threadsafe(_settle, done, _attempted(session.edit, *texts))
 

@@ -19,7 +19,7 @@ def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dic
     scope, fields = session.scope, session.scope.model.text_fields
     notes = {field.name: small_print("") for field in fields}
     try:
-        trace = cache.trace(scope, texts, session.drafts(scope))
+        trace = cache.trace(scope, texts, session.drafts(scope), session.chosen)
     except (models.InputError, CheckpointError) as error:       # a checkpoint may have been replaced since it was opened
         message = checkpoints.told(error)
         notes[getattr(error, "field", fields[0].name)] = small_print(f"{message[:1].upper()}{message[1:]}.", bad=True)
@@ -28,6 +28,9 @@ def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dic
         row = trace.streams[field.stream]
         notes[field.name] = small_print(words.length(row.tokens, scope.n_ctx, row.unknown))
         notes |= {later.name: small_print("") for later in fields if later.stream == field.stream and later is not field}
+    if scope.model.of_two and scope.model.of_two not in trace.outputs:
+        empty = next(field.name for field, text in zip(fields, texts, strict=True) if field.optional and not text.strip())
+        notes[empty] = small_print(words.ONE_TEXT)
     for name, warning in scope.warnings(*texts).items():
         notes[name] = small_print(words.warned(notes[name]["rows"][0][1], warning))
     session.show(CurrentRun(scope, trace))

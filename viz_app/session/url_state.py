@@ -15,10 +15,10 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from models.architectures import ARCHITECTURES
-from models.architectures.base import TEXT
+from models.architectures.base import POSITIONS, TEXT, Field
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.sites import sharpest_head
-from viz_app.session.parameters import Choice, Parameter, Text, Whole
+from viz_app.session.parameters import Choice, Parameter, Several, Text, Whole
 
 Value = TypeVar("Value")
 
@@ -27,6 +27,12 @@ CHECKPOINT = Text("checkpoint", is_step=True)
 FIELDS = {
     field.name: Text(field.name, default="" if field.optional else None)
     for model, _ in ARCHITECTURES.values() for field in model.possible_fields() if field.kind == TEXT
+}
+MOST_POSITIONS = 512
+# field that is chosen on a page and not typed → its parameter
+CHOSEN = {
+    field.name: Several(field.name, is_step=True, most=MOST_POSITIONS)
+    for model, _ in ARCHITECTURES.values() for field in model.possible_fields() if field.kind == POSITIONS
 }
 SITE, HEAD = Text("site", is_step=True), Whole("head", is_step=True)
 LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")
@@ -91,6 +97,18 @@ def get(parameter: Parameter[Value]) -> Value:
     session.settled.add(name)
     session.used[name] = parameter
     return session.values.get(name, parameter.default)
+
+
+def chosen(fields: Sequence[Field]) -> tuple[Any, ...]:
+    """What is chosen for those of a model's fields that are not typed, in their order; None for nothing."""
+    return tuple(get(CHOSEN[field.name]) or None if field.name in CHOSEN else None for field in fields if field.kind != TEXT)
+
+
+def let_go() -> None:
+    """Choose nothing for any field that is not typed: what was chosen was said of another row of tokens."""
+    for parameter in CHOSEN.values():
+        if get(parameter) is not None:
+            keep(parameter, None)
 
 
 def keep(parameter: Parameter[Value], value: Value) -> None:

@@ -72,7 +72,9 @@ def _checkpoint() -> tuple[str, Scope | None]:
 
 
 def _complete() -> None:
-    """Of a name that begins with the one that stands in the box, Streamlit's box hands over only the rest."""
+    """Another model reads other tokens. Of a name that begins with the one that stands in the box, Streamlit's box hands over
+    only the rest."""
+    url_state.let_go()
     typed, previous = url_state.get(CHECKPOINT) or "", st.session_state.get(_NAME) or ""
     if previous and typed and not checkpoints.is_there(typed) and checkpoints.is_there(previous + typed):
         url_state.keep(CHECKPOINT, previous + typed)
@@ -98,6 +100,7 @@ def _texts(session: LiveSession) -> bool:
         help_ = _help(spoken) if field.optional else {}
         texts.append(st.text_area(label, height="content", **help_, **bound(FIELDS[field.name], _text(field))))
         slots.append(st.empty())
+    session.chosen = url_state.chosen(spoken.model.fields) if spoken else ()
     session.redraw(*texts)
     if not session.scope:
         return False
@@ -178,4 +181,5 @@ def _take_example(fields: Sequence[Field], choices: Mapping[str, Sequence[str]])
     if texts := choices.get(st.session_state[_EXAMPLE]):
         for field, text in zip_longest(fields, texts, fillvalue=""):
             url_state.keep(FIELDS[field.name], text)
+        url_state.let_go()
         st.session_state[_EXAMPLE] = None

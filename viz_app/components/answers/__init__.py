@@ -6,12 +6,12 @@ import streamlit as st
 
 from viz_app.components import register
 
-SCRIPTS = ("../stepper/bars.js", "strip.js", "answers.js")
-_mount = register("answers", *SCRIPTS, styles=("../stepper/parts.css",))
+SCRIPTS = ("../stepper/bars.js", "reading.js", "strip.js", "answers.js")
+_mount = register("answers", *SCRIPTS, styles=("../stepper/parts.css", "reading.css"))
 
 
 def answers(payload: bytes, on_choose: Callable[[int], None], key: str = "answers") -> None:
-    """Show views.task.payloads.answers' payload; `on_choose(position)` is called when another place is chosen."""
+    """Show views.task.next_token.answers' payload; `on_choose(position)` is called when another place is chosen."""
 
     def chosen() -> None:
         if (pick := st.session_state[key].get("pick")) is not None:

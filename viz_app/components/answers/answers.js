@@ -4,6 +4,7 @@ class Answers {
     this.root = root;
     this.strip = new Strip(root.querySelector(".strip"));
     this.bars = new Bars(root.querySelector(".list"), null);
+    this.row = new ReadRow(root.querySelector(".reading"));
   }
 
   show(picture, theme, send) {
@@ -24,7 +25,7 @@ class Answers {
     write(".summary", picture.summary);
     root.querySelector(".ramp").style.background = `linear-gradient(to right, ${theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)})`;
     this.answer(picture, write);
-    this.reading(picture, theme, write);
+    this.row.show(picture.reading, picture.arrays.weights, picture.arrays.allowed, theme);
     Object.assign(root.dataset, { position: picture.position, kind: picture.kind, painted: (Number(root.dataset.painted) || 0) + 1 });
   }
 
@@ -33,27 +34,6 @@ class Answers {
     write(".fact", answer.fact);
     write(".rest", answer.rest);
     this.bars.show(answer.rows.map(([id, label, mark], i) => ({ id, label, mark, p: arrays.p[i], rank: arrays.ranks[i] })));
-  }
-
-  reading({ reading, arrays }, theme, write) {
-    write(".reading h4", reading.title);
-    write(".note", reading.note);
-    const boxes = children(this.root.querySelector(".keys"), reading.keys.length, (parent) => {
-      const box = put(parent, "span");
-      put(box, "b");
-      put(box, "small");
-    });
-    boxes.forEach((box, k) => {
-      const label = reading.keys[k], weight = arrays.weights[k], open = arrays.allowed[k];
-      box.className = `read${label[2] ? " special" : ""}${k === reading.own ? " reads" : ""}`;
-      box.dataset.state = open ? "open" : "masked";
-      box.dataset.weight = open ? exact(weight) : "";
-      box.children[0].textContent = shorten(label[0], 18);
-      box.children[1].textContent = open ? weight.toFixed(2) : "\u00a0";
-      if (open) paint(box, weight, theme);
-      else box.style.background = box.style.color = "";
-      box.title = open ? `${label[0]}: weight ${exact(weight)}${label[1] ? `; ${label[1]}` : ""}` : `${label[0]}: masked (${reading.blocked[k].join(", ")})`;
-    });
   }
 }
 

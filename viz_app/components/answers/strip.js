@@ -1,18 +1,5 @@
 // The places of a text to click: one token each, coloured by how surprising it is, or with its alternatives below it.
-function paint(element, share, theme) {
-  const code = 1 + Math.round(254 * Math.min(1, Math.max(0, share)));
-  element.style.background = css(theme.ramp[code]);
-  element.style.color = theme.on(code);
-}
-
 const bits = (value) => (Number.isFinite(value) ? value.toFixed(1) : "∞");
-
-// As many children as `n`, each made by `make` when there are too few: an element that stays keeps the keyboard.
-function children(parent, n, make) {
-  while (parent.children.length > n) parent.lastChild.remove();
-  while (parent.children.length < n) make(parent);
-  return [...parent.children];
-}
 
 class Strip {
   constructor(box) {

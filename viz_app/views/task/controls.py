@@ -1,8 +1,13 @@
-"""The controls of the page Task: the position whose answer is shown, and the head whose row is shown with it."""
+"""The controls of the page Task: the position whose answer is shown, the tokens that are hidden, and the head whose row is shown
+with an answer."""
+
+from collections.abc import Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from models.architectures.base import POSITIONS
+from models.tokenizers.encoding import hidable
 from models.trace import Trace
 from viz_app.drawing.notes import first_output
 from viz_app.session import live, url_state
@@ -10,7 +15,9 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Whole
 from viz_app.session.url_state import Focus
 from viz_app.views.task import text
-from viz_app.views.task.payloads import Choices, answering, answering_sites, kept
+from viz_app.views.task.choices import Choices
+from viz_app.views.task.next_token import kept
+from viz_app.views.task.reading import answering, answering_sites
 
 POSITION = Whole("task-position", is_step=True)
 _SITE, _HEAD = "task-site", "task-head"
@@ -26,6 +33,17 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
 def choose_position(position: int) -> None:
     """Show the answer at this position of the run that stands on the page."""
     url_state.keep(POSITION, kept(first_output(live.session().shown.trace), position))
+
+
+def hide(positions: Sequence[int]) -> None:
+    """Hide these tokens of the row that stands on the page, and no others of it. What is hidden beyond its end stays so."""
+    run = live.session().shown
+    field = next(field for field in run.scope.model.fields if field.kind == POSITIONS)
+    row, parameter = run.trace.streams[field.stream], url_state.CHOSEN[field.name]
+    beyond = [position for position in url_state.get(parameter) or () if position >= len(row.ids)]
+    places = hidable(row, run.scope.tokenizer.mask_id)
+    chosen = sorted({*beyond, *(position for position in positions if position in places)})[: url_state.MOST_POSITIONS]
+    url_state.keep(parameter, tuple(chosen) or None)
 
 
 def _attention(trace: Trace, stream: str, left: DeltaGenerator, right: DeltaGenerator) -> Focus:

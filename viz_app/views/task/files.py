@@ -1,29 +1,77 @@
-"""The numbers of the page Task to take away, with what they were computed by."""
+"""The numbers of the page Task to take away, with what they were computed by: a table for each kind of answer. Positions are
+counted from 0, and a token stands with its own ("3 cat"); probabilities are float32, every digit kept."""
 
 import csv
 import io
+from collections.abc import Callable, Sequence
 
-from viz_app.views.task.payloads import Answer
+from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span
+from viz_app.drawing.notes import first_output
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.decoding.steps import token_label
+from viz_app.views.task.choices import Choices
+from viz_app.views.task.masked import guesses, own_labels
+from viz_app.views.task.next_token import answer
+from viz_app.views.task.span import candidates, said
 
-COLUMNS = (
-    "position", "token", "next token", "probability", "surprisal (bits)", "rank", "entropy (bits)", "model", "fingerprint",
-)  # fmt: skip
+ALL = 20        # spans in a table
 
 
-def table_csv(shown: Answer) -> str:
-    """A row a position, from 0: its token and the one that follows, both numbered ("3 cat"); probability and surprisal are
-    float32, every digit kept. What follows the last token of a text that goes on is left empty."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(COLUMNS)
-    expected, model = shown.expected, shown.run.trace.model
-    entropies = expected.entropy.numpy()
+def next_token_csv(run: CurrentRun, choices: Choices) -> str:
+    """A row a position: its token and the one that follows. What follows the last token of a text that goes on is left empty."""
+    shown = answer(run, choices)
+    expected, entropies = shown.expected, shown.expected.entropy.numpy()
     numbers = expected.probability.numpy(), expected.surprisal.numpy(), expected.rank.tolist()
-    named = list(zip(shown.following, *numbers, strict=True))
+    named, rows = list(zip(shown.following, *numbers, strict=True)), []
     for i, token in enumerate(shown.read):
         following = [""] * 4
         if i < len(named):
             label, probability, surprisal, rank = named[i]
             following = [f"{i + 1} {label.text}", str(probability), str(surprisal), str(rank)]
-        writer.writerow([i, f"{i} {token.text}", *following, str(entropies[i]), model.name, model.fingerprint])
+        rows.append([i, f"{i} {token.text}", *following, str(entropies[i])])
+    columns = ("position", "token", "next token", "probability", "surprisal (bits)", "rank", "entropy (bits)")
+    return _csv(run, columns, rows)
+
+
+def masked_csv(run: CurrentRun, choices: Choices) -> str:
+    """A row a listed token of each [MASK]: the place, the token that was hidden there if one was, what is expected."""
+    output = first_output(run.trace)
+    own, rows = own_labels(run, output), []
+    for guess in guesses(output):
+        hidden = "" if guess.hidden is None else own[guess.position].text
+        for token, each in zip(guess.ids, guess.each, strict=True):
+            expected = token_label(run.scope.tokenizer, token).text
+            place = [guess.position, f"{guess.position} {hidden or '[MASK]'}", f"{token} {expected}"]
+            rows.append([*place, each.probability, each.surprisal, each.rank, guess.entropy])
+    columns = ("position", "hidden token", "id and expected token", "probability", "surprisal (bits)", "rank", "entropy (bits)")
+    return _csv(run, columns, rows)
+
+
+def classes_csv(run: CurrentRun, choices: Choices) -> str:
+    """A row a class."""
+    output = first_output(run.trace)
+    rows = [[name, float(p)] for name, p in zip(output.names, output.probabilities, strict=True)]
+    return _csv(run, ("class", "probability"), rows)
+
+
+def span_csv(run: CurrentRun, choices: Choices) -> str:
+    """A row a span, the most probable first: its first and last token, its text, ln p(start) + ln p(end) in nats."""
+    output = first_output(run.trace)
+    row = run.trace.streams[output.stream]
+    rows = [[one.start, one.end, f"{one.start} {said(row, one.start, one.end)}", one.log_prob] for one in candidates(output, ALL)]
+    return _csv(run, ("first token", "last token", "first token and text", "ln p (nats)"), rows)
+
+
+TABLES: dict[type[Output], tuple[str, Callable[[CurrentRun, Choices], str]]] = {
+    NextToken: ("All positions, CSV", next_token_csv), MaskedToken: ("All guesses, CSV", masked_csv),
+    ClassProbabilities: ("All classes, CSV", classes_csv), Span: ("The spans, CSV", span_csv),
+}
+
+
+def _csv(run: CurrentRun, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """The table, each row with the model and its fingerprint."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([*columns, "model", "fingerprint"])
+    writer.writerows([*row, run.trace.model.name, run.trace.model.fingerprint] for row in rows)
     return out.getvalue()

@@ -1,4 +1,4 @@
-"""Task: what is this model for, and what does it answer? What it expects along the text, and what one head read for it."""
+"""Task: what is this model for, and what does it answer? A picture for each kind of answer, and what one head read for it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,7 +8,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from viz_app import ui, words
 from viz_app.components.answers import answers
+from viz_app.components.guesses import guesses
+from viz_app.components.pair import pair
 from viz_app.components.plain import plain
+from viz_app.components.span import span
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts
@@ -16,8 +19,14 @@ from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task import files, text
-from viz_app.views.task.controls import choose, choose_position
-from viz_app.views.task.payloads import Choices, answer, has_picture, payloads
+from viz_app.views.task.choices import Choices
+from viz_app.views.task.controls import choose, choose_position, hide
+from viz_app.views.task.payloads import has_picture, payloads
+
+# key of a picture → the component that shows it, in the order of the page
+COMPONENTS: dict[str, Callable[[bytes], None]] = {
+    "answers": lambda data: answers(data, choose_position), "guesses": lambda data: guesses(data, hide), "pair": pair, "span": span,
+}  # fmt: skip
 
 
 def task(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
@@ -36,14 +45,16 @@ def task(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
 def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGenerator) -> None:
     with strip:
         plain(drawn["written"], key="written")
-    answers(drawn["answers"], choose_position)
+    for key, show in COMPONENTS.items():
+        if key in drawn:
+            show(drawn[key])
     left, right = st.columns([1.2, 1], gap="medium")
+    output = first_output(run.trace)
     with left, st.container(key="explanation"):
-        st.markdown(text.EXPLANATION)
-        session = live.session()
+        st.markdown(text.EXPLANATIONS[type(output)])
+        session, (label, table) = live.session(), files.TABLES[type(output)]
         with st.container(horizontal=True, gap="small", key="downloads"):
-            about = lambda: facts(answer(session.shown, choices).run.trace)      # noqa: E731
-            name = f"{file_name(run.trace, 'task')}.csv"
-            ui.download("All positions, CSV", lambda: files.table_csv(answer(session.shown, choices)), name, "text/csv", about)
+            about = lambda: facts(session.shown.trace)      # noqa: E731
+            ui.download(label, lambda: table(session.shown, choices), f"{file_name(run.trace, 'task')}.csv", "text/csv", about)
     with right:
         ui.checks_panel(drawn["checks"], words.trained(run.scope.training))

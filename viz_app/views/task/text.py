@@ -6,7 +6,7 @@ from typing import Any
 
 from models.analysis.expectations import Expectations
 from models.trace import AttentionSite
-from models.trace.outputs import NextToken, Output
+from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span
 from viz_app import words
 
 QUESTION = "Task: what is this model for, and what does it answer?"
@@ -21,14 +21,43 @@ NO_PICTURE = (
     "**gpt**; to see one written, **eng-fra**."
 )
 
-EXPLANATION = """
+_ROW = "Its attention row says what one head read for that."
+_NEXT = f"""
 **Surprisal** of a token is −log₂ p, where p is the probability that the model gave it before it had read it, given all that
 stands before: 0 bits if it was certain, 1 bit more each time p halves. **Entropy**, −Σ p log₂ p, is the surprisal to be
 expected before the token is known. **Perplexity** is 2 to the mean surprisal.
 
 **The token that answers** is the one before: from its last vector the model makes the logits of what follows, and softmax
-makes them probabilities. Its attention row says what one head read for that.
+makes them probabilities. {_ROW}
 """
+_MASKED = f"""
+**[MASK]** stands in the place of a token and says nothing but where it stands. Every token reads every other, so what is guessed
+there comes from both sides (Devlin et al. 2019, §3.1). The model was trained on guesses like these and on nothing else but
+whether one text follows another.
+
+**The token that answers** is [MASK] itself: from its last vector the model makes the logits, and softmax makes them
+probabilities. {_ROW} A hidden place keeps its number: if you edit the text before it, another token may stand there.
+"""
+_CLASS = f"""
+**The token that answers** is [CLS], which stands before the text and belongs to no word. From its last vector the model makes a
+logit for each answer, and softmax makes them probabilities. {_ROW}
+"""
+_SPAN = """
+**Start and end** are two distributions over the tokens of the text: each token's last vector gives one logit for "the answer begins
+here" and one for "it ends here". A span is as probable as p(start) · p(end); of all spans whose end does not come before their
+start, the most probable is the answer (Devlin et al. 2019, §4.2).
+
+**The tokens that answer** are those of the span: they found out, in all layers, that they are what is asked for. Their attention
+rows say what one head read for that.
+"""
+EXPLANATIONS = {NextToken: _NEXT, MaskedToken: _MASKED, ClassProbabilities: _CLASS, Span: _SPAN}
+
+MASKED_TITLE = "Click a token to hide it: the model says from both sides what stood there"
+TYPED_MASK = "[MASK] was typed here: no token is known to compare with."
+PAIR_TITLE, CLASS_TITLE = "Does the second text follow the first?", "What does the model take the text for?"
+ONE_TEXT = "One text alone. Type a second one at the left: the model says whether it follows the first."
+SPAN_AXES = ("where the answer begins", "where it ends")
+RULED_OUT = "Hatched: the end would come before the start"
 
 
 def purpose(terms: words.Terms, output: Output, training: dict[str, Any]) -> str:
@@ -90,6 +119,56 @@ def rest(n_shown: int, mass: float, entropy: float) -> str:
         f"These {n_shown} hold {percent(mass)} of the probability. Entropy {bits(entropy)} bits: as open as a choice among "
         f"{choices(2**entropy)} equally likely tokens."
     )
+
+
+def hidden(n: int, n_shown: int) -> str:
+    """How many tokens are hidden, and how to go on."""
+    if not n:
+        return "Nothing is hidden. Click a token, or type [MASK] in the text at the left."
+    more = f" The first {n_shown} are worked out below." * (n > n_shown)
+    return f"{n} place{'s' * (n != 1)} to guess. A second click on a token shows it again.{more}"
+
+
+def guess_title(name: str, i: int, n: int) -> str:
+    """Which [MASK] this is, the i-th of n, and the token that is hidden there, "" where none is known."""
+    return f"{f'{i + 1} of {n}: e' if n > 1 else 'E'}xpected in the place of {f'“{name}”' if name else '[MASK]'}"
+
+
+def class_fact(output: ClassProbabilities) -> str:
+    """The probability of every class, and the most probable one."""
+    each = ", ".join(f"P({name}) = {percent(float(p))}" for name, p in zip(output.names, output.probabilities, strict=True))
+    return f"{each}: most probable is “{output.predicted}”."
+
+
+def block(name: str, share: float | None) -> list[str]:
+    """A text of the row, and its share of the attention."""
+    return [name, "" if share is None else f"{share:.2f} of the attention"]
+
+
+def span_title(question: str) -> str:
+    """What the map shows."""
+    return f"Where does the answer to “{question}” begin, and where does it end?"
+
+
+def span_fact(answer: str, start: float, end: float) -> str:
+    """How probable the answer is; natural logarithms of p(start) and p(end)."""
+    p, q = math.exp(start), math.exp(end)
+    return f"“{answer}”: p(start) {percent(p)} · p(end) {percent(q)} = {percent(p * q)}."
+
+
+def span_scale(least: float) -> list[str]:
+    """The two ends of the map's colours, and their unit."""
+    return [f"−{-least:g} or less", "0", "ln p(start) + ln p(end), in nats"]
+
+
+def span_note(start: int, end: int) -> str:
+    """Which tokens a span takes in, counted from 0."""
+    return f"token {start}" if start == end else f"tokens {start} to {end}"
+
+
+def more_rows(n: int, n_shown: int) -> str:
+    """That an answer has more tokens than rows are shown of."""
+    return f"The rows of the first {n_shown} of its {n} tokens are shown." if n > n_shown else ""
 
 
 def reading_title(site: AttentionSite, head: int, terms: words.Terms, token: str, special: bool) -> str:

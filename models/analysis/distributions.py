@@ -1,0 +1,48 @@
+"""Distributions over a vocabulary: what one says of a token, and what must hold of log-probabilities that are shown."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+
+from models.analysis.checks import Check
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a distribution says of one token. Ranks count from 1; equal probabilities share the better one."""
+
+    probability: float
+    surprisal: float      # −log₂ p, bits
+    rank: int
+
+
+def expected(log_probs: Float[torch.Tensor, "vocab"], token: int) -> Expected:
+    """Of this token, by log-probabilities in nats."""
+    mine = log_probs[token]
+    return Expected(float(mine.exp()), float(-mine / math.log(2)), 1 + int((log_probs > mine).sum()))
+
+
+def entropy(log_probs: Float[torch.Tensor, "vocab"]) -> float:
+    """−Σ p log₂ p, bits."""
+    return float(torch.special.entr(log_probs.exp()).sum() / math.log(2))
+
+
+def check_softmax(logits: Float[torch.Tensor, "*row n"], log_probs: Float[torch.Tensor, "*row n"]) -> list[Check]:
+    """Every row of probabilities sums to 1, and the log-probabilities are those of a log-softmax by hand in float64, −∞ where
+    the logit is.
+
+    Float32: a log-probability among many is off by some 1e-6 of the largest logit."""
+    if not logits.numel():
+        return []
+    above = logits.double() - logits.double().amax(-1, keepdim=True)
+    by_hand = above - above.exp().sum(-1, keepdim=True).log()
+    gap = torch.where(by_hand == log_probs, 0.0, by_hand - log_probs).abs()
+    total = (log_probs.double().exp().sum(-1) - 1).abs().max()
+    size = max(1.0, float(logits[logits.isfinite()].abs().max()))
+    return [
+        Check("probabilities sum to 1", float(total), 1e-5, "Each distribution sums to 1; largest difference"),
+        Check("they are the softmax of the logits", float(gap.max()), 1e-5 * size,
+              "Largest difference of a log-probability from one worked out by hand in double precision, in nats"),
+    ]

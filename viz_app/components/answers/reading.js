@@ -1,0 +1,44 @@
+// The row of attention of a token that answers: the tokens it could read, shaded by weight, hatched where they are masked.
+function paint(element, share, theme) {
+  const code = 1 + Math.round(254 * Math.min(1, Math.max(0, share)));
+  element.style.background = css(theme.ramp[code]);
+  element.style.color = theme.on(code);
+}
+
+// As many children as `n`, each made by `make` when there are too few: an element that stays keeps the keyboard.
+function children(parent, n, make) {
+  while (parent.children.length > n) parent.lastChild.remove();
+  while (parent.children.length < n) make(parent);
+  return [...parent.children];
+}
+
+class ReadRow {
+  // In a section with a heading, or in a new one at the end of `parent`.
+  constructor(section) {
+    this.heading = section.querySelector("h4") ?? put(section, "h4");
+    this.keys = section.querySelector(".keys") ?? put(section, "div", "keys");
+    this.note = section.querySelector(".note") ?? put(section, "p", "note quiet");
+  }
+
+  // The keys of `only` these places, or all.
+  show(reading, weights, allowed, theme, only = reading.keys.map((_, k) => k)) {
+    this.heading.textContent = reading.title;
+    this.note.textContent = reading.note;
+    const boxes = children(this.keys, only.length, (parent) => {
+      const box = put(parent, "span");
+      put(box, "b");
+      put(box, "small");
+    });
+    boxes.forEach((box, i) => {
+      const k = only[i], label = reading.keys[k], weight = weights[k], open = allowed[k];
+      box.className = `read${label[2] ? " special" : ""}${k === reading.own ? " reads" : ""}`;
+      box.dataset.state = open ? "open" : "masked";
+      box.dataset.weight = open ? exact(weight) : "";
+      box.children[0].textContent = shorten(label[0], 18);
+      box.children[1].textContent = open ? weight.toFixed(2) : "\u00a0";
+      if (open) paint(box, weight, theme);
+      else box.style.background = box.style.color = "";
+      box.title = open ? `${label[0]}: weight ${exact(weight)}${label[1] ? `; ${label[1]}` : ""}` : `${label[0]}: masked (${reading.blocked[k].join(", ")})`;
+    });
+  }
+}

@@ -1,0 +1,73 @@
+// A matrix of spans: a row for each token that an answer may begin with, a column for each that it may end with. A cell is
+// ln p(start) + ln p(end); where the end would come before the start it is hatched.
+const SIDE_LABELS = 92, TOP_LABELS = 78, TALLEST = 330, LARGEST_CELL = 34;
+
+class SpanMap extends Fitted {
+  constructor(figure) {
+    super(figure);
+    this.canvas = figure.querySelector("canvas");
+    this.tip = figure.querySelector(".tip");
+    this.canvas.onpointermove = (event) => this.hover(event);
+    this.canvas.onpointerleave = () => (this.tip.hidden = true);
+    figure.querySelector(".save").onclick = () => saveCanvas(this.canvas, this.picture.title, this.picture.file, this.theme);
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme });
+    const write = (name, text) => (this.root.querySelector(`.${name}`).textContent = text), [least, most, unit] = picture.scale;
+    write("least", least);
+    write("most", most);
+    write("unit", unit);
+    write("ruled", picture.ruled);
+    this.root.querySelector(".ramp").style.background = `linear-gradient(to right, ${theme.ramp.filter((_, i) => i % 32 === 1).concat([theme.ramp[255]]).map(css)})`;
+    this.canvas.setAttribute("aria-label", `${picture.title} Rows: ${picture.axes[0]}, columns: ${picture.axes[1]}, ${unit}`);
+    this.tip.hidden = true;
+    this.fit();
+  }
+
+  // ln p of the span from token r to token c, nats; −∞ where it ends before it begins.
+  value(r, c) {
+    const { start, end } = this.picture.arrays;
+    return c < r ? -Infinity : Math.fround(start[r] + end[c]);
+  }
+
+  code(value) {
+    const share = 1 - value / this.picture.least;
+    return 1 + Math.round(254 * Math.min(1, Math.max(0, share)));
+  }
+
+  draw(width) {
+    const { tokens, answer, axes } = this.picture, { theme, canvas } = this, n = tokens.length;
+    this.side = Math.min(LARGEST_CELL, (width - SIDE_LABELS - 8) / n, Math.max(TALLEST / n, 4));
+    const [context, ratio] = sized(canvas, width, TOP_LABELS + n * this.side + 2), codes = new Uint8Array(n * n);
+    for (let r = 0; r < n; r++) for (let c = r; c < n; c++) codes[r * n + c] = this.code(this.value(r, c));
+    context.fillStyle = theme.background;
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    const at = Math.round(SIDE_LABELS * ratio), top = Math.round(TOP_LABELS * ratio), wide = Math.round(n * this.side * ratio);
+    paintCodes(context, codes, n, n, at, top, wide, wide, theme);
+    context.scale(ratio, ratio);
+    context.strokeStyle = theme.line;
+    context.strokeRect(SIDE_LABELS, TOP_LABELS, n * this.side, n * this.side);
+    context.strokeStyle = theme.text;
+    context.lineWidth = 2;
+    context.strokeRect(SIDE_LABELS + answer[1] * this.side, TOP_LABELS + answer[0] * this.side, this.side, this.side);
+    nameTokens(context, tokens, tokens, { left: SIDE_LABELS, top: TOP_LABELS, wide: this.side, tall: this.side, theme });
+    Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet, textAlign: "left", textBaseline: "top" });
+    context.fillText(`${axes[0]} ↓`, 0, 0);
+    context.fillText(`${axes[1]} →`, 0, 15);
+    Object.assign(this.root.dataset, { side: this.side, left: SIDE_LABELS, top: TOP_LABELS });
+  }
+
+  hover(event) {
+    const box = this.canvas.getBoundingClientRect(), { tokens, offset, ruled, axes } = this.picture;
+    const r = Math.floor((event.clientY - box.top - TOP_LABELS) / this.side), c = Math.floor((event.clientX - box.left - SIDE_LABELS) / this.side);
+    this.tip.hidden = !(tokens[r] && tokens[c]);
+    if (this.tip.hidden) return;
+    const value = this.value(r, c), open = c >= r;
+    this.tip.querySelector(".where").textContent = `${axes[0]}: ${offset + r} ${tokens[r][0]}; ${axes[1]}: ${offset + c} ${tokens[c][0]}`;
+    this.tip.querySelector(".value").textContent = open ? `ln p ${exact(value)}, p ${exact(Math.fround(Math.exp(value)))}` : ruled;
+    Object.assign(this.tip.dataset, { row: r, col: c, value: open ? exact(value) : "" });
+    this.tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left + 14, this.width - this.tip.offsetWidth))}px`;
+    this.tip.style.top = `${event.clientY - box.top + 16}px`;
+  }
+}

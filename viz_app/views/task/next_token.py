@@ -1,0 +1,141 @@
+"""The picture of what a model expects next: the places of the text with what was expected there, one distribution, and the row of
+attention of the token that answers."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from models.analysis.expectations import Expectations, check_expectations, expectations
+from models.tokenizers.base import Tokenizer
+from models.trace import AttentionSite
+from models.trace.outputs import NextToken
+from viz_app.drawing.labels import Label, labels
+from viz_app.drawing.notes import first_output
+from viz_app.drawing.payload import pack
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.decoding.steps import token_label, token_labels
+from viz_app.views.task import text
+from viz_app.views.task.choices import Choices
+from viz_app.views.task.reading import Drawn, answering, check_row, reading
+
+LISTED = 10         # tokens of the distribution at the chosen place
+ALTERNATIVES = 3    # at every place of a text that the model wrote
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is shown of one run: an output, what it says along its stream, and the position that answers."""
+
+    run: CurrentRun
+    output: NextToken
+    expected: Expectations
+    position: int
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.run.scope.tokenizer
+
+    @property
+    def read(self) -> list[Label]:
+        """The token at each position."""
+        return labels(self.run.trace.streams[self.output.stream])
+
+    @property
+    def following(self) -> list[Label]:
+        """The token after each position that has one."""
+        end = token_labels(self.tokenizer, self.output.labels[-1:]) if self.output.is_closed else []
+        return [*self.read[1:], *end]
+
+    @property
+    def mark(self) -> str:
+        """What the token that stands there is called."""
+        if not self.output.is_closed:
+            return "follows"
+        return "given" if self.run.trace.teacher_forced else "written"
+
+
+def answer(run: CurrentRun, choices: Choices) -> Answer:
+    """The answer at the chosen position of this run; where there is none, at the last of a text that goes on, and at the most
+    surprising of a text that was written."""
+    output = first_output(run.trace)
+    expected, n = expectations(output), len(output.logits)
+    position = choices.position
+    if position is None or position >= n:
+        position = int(expected.surprisal.argmax()) if output.is_closed else n - 1
+    return Answer(run, output, expected, position)
+
+
+def kept(output: NextToken, position: int) -> int | None:
+    """What a click on this place chooses: what comes next after a text that goes on stays that while the text grows."""
+    is_open_end = not output.is_closed and position == len(output.labels)
+    return None if is_open_end else position
+
+
+def next_token(run: CurrentRun, output: NextToken, choices: Choices) -> Drawn:
+    """The picture of an output that says what follows each token, and what must hold of it."""
+    shown = answer(run, choices)
+    site, head = answering(run.trace, output.stream, choices.focus)
+    checks = check_expectations(output) + ([] if site is None else [check_row(site, head, shown.position)])
+    return {"answers": answers(shown, site, head)}, checks
+
+
+def answers(shown: Answer, site: AttentionSite | None, head: int) -> bytes:
+    """The payload of the component `answers`."""
+    run, output, expected = shown.run, shown.output, shown.expected
+    following, field = shown.following, _field(run, output.stream)
+    header: dict[str, Any] = {
+        "kind": "alternatives" if output.is_closed else "surprisal",
+        "title": text.title(run.terms, output, field, run.trace.teacher_forced),
+        "opening": None if output.is_closed else shown.read[0].as_json(),
+        "places": [label.as_json() for label in following] + [None] * (not output.is_closed),
+        "position": shown.position, "most": math.log2(output.logits.shape[1]), "scale": text.scale(output),
+        "alternatives": [], "summary": text.summary(expected),
+    }
+    arrays = {
+        "surprisal": expected.surprisal.numpy(), "probability": expected.probability.numpy(),
+        "rank": expected.rank.numpy().astype(np.int32),
+    }
+    if output.is_closed:
+        header["alternatives"], arrays["others"] = alternatives(shown)
+    header["answer"], parts = distribution(shown)
+    header["reading"], row = reading(run, site, head, shown.position)
+    return pack(header, **arrays, **parts, **row)
+
+
+def _field(run: CurrentRun, stream: str) -> str:
+    return next(field.name for field in run.scope.model.fields if field.stream == stream)
+
+
+def alternatives(shown: Answer) -> tuple[list[list[list]], np.ndarray]:
+    """At each place the most probable tokens other than the one that stands there, and their probabilities."""
+    n = min(ALTERNATIVES, shown.output.logits.shape[1] - 1)
+    best = shown.output.log_probs.topk(n + 1)
+    named, probabilities = [], []
+    for place, (label, log_probs) in enumerate(zip(shown.output.labels, best.values, strict=True)):
+        kept = [(i, p) for i, p in zip(best.indices[place].tolist(), log_probs.exp().tolist(), strict=True) if i != label][:n]
+        named.append([token_label(shown.tokenizer, i, first=place == 0).as_json() for i, _ in kept])
+        probabilities.append([p for _, p in kept])
+    return named, np.array(probabilities, np.float32)
+
+
+def distribution(shown: Answer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The most probable tokens at the chosen position, and among or behind them the one that stands there."""
+    output, expected, i = shown.output, shown.expected, shown.position
+    best = output.log_probs[i].topk(min(LISTED, output.logits.shape[1]))
+    ids, mine = best.indices.tolist(), output.labels[i] if i < len(output.labels) else None
+    listed = ids if mine is None or mine in ids else [*ids, mine]
+    p = output.log_probs[i, listed].exp()
+    named = [token_label(shown.tokenizer, one, first=output.is_closed and i == 0).as_json() for one in listed]
+    header = {
+        "title": text.answer_title(shown.read[i].text, shown.read[i].special),
+        "rows": [[one, label, shown.mark * (one == mine)] for one, label in zip(listed, named, strict=True)],
+        "fact": text.UNKNOWN if mine is None else text.fact(
+            shown.following[i].text, float(expected.probability[i]), float(expected.surprisal[i]), int(expected.rank[i]),
+            output.logits.shape[1], shown.mark,
+        ),
+        "rest": text.rest(len(ids), float(best.values.exp().sum()), float(expected.entropy[i])),
+    }  # fmt: skip
+    ranks = 1 + (output.log_probs[i][None] > output.log_probs[i, listed][:, None]).sum(-1)
+    return header, {"p": p.numpy(), "ranks": ranks.numpy().astype(np.int32)}

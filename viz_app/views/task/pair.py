@@ -1,0 +1,52 @@
+"""The picture of what a model says of two texts together: the probability of each class, the texts as two blocks, and how the row
+of attention of the token that answers divides itself between them."""
+
+from typing import Any
+
+import numpy as np
+
+from models.analysis.checks import Check
+from models.analysis.distributions import check_softmax
+from models.trace.outputs import ClassProbabilities
+from viz_app.drawing.labels import labels
+from viz_app.drawing.payload import pack
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.task import text
+from viz_app.views.task.choices import Choices
+from viz_app.views.task.reading import Drawn, answering, check_row, reading
+
+
+def pair(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn:
+    """The picture of an output that says what the whole row is, and what must hold of it."""
+    site, head = answering(run.trace, output.stream, choices.focus)
+    row, p = run.trace.streams[output.stream], output.probabilities
+    said, arrays = reading(run, site, head, output.position)
+    segments = row.segments or (0,) * len(row.ids)
+    shares = np.bincount(segments, weights=arrays["weights"]) if site is not None else np.zeros(0)
+    fields = [field for field in run.scope.model.text_fields if field.stream == output.stream]
+    header: dict[str, Any] = {
+        "title": text.PAIR_TITLE if run.trace.outputs.get(run.scope.model.of_two) is output else text.CLASS_TITLE,
+        "rows": [[i, [name, "", False], "most probable" * (name == output.predicted)] for i, name in enumerate(output.names)],
+        "fact": text.class_fact(output), "reading": said, "segments": list(segments),
+        "blocks": [
+            text.block(run.terms.label(field.name), float(shares[i]) if len(shares) else None)
+            for i, field in enumerate(fields[: max(segments) + 1])
+        ],
+        "token": labels(row)[output.position].text,
+    }
+    ranks = 1 + (p[None] > p[:, None]).sum(-1)
+    checks = check_softmax(output.logits[None], output.logits[None].float().log_softmax(-1))
+    if site is not None:
+        checks += [check_row(site, head, output.position), check_shares(shares)]
+    return {"pair": pack(header, p=p.numpy(), ranks=ranks.numpy().astype(np.int32), **arrays)}, checks
+
+
+def check_shares(shares: np.ndarray) -> Check:
+    """Every token belongs to one of the texts."""
+    return Check("the texts share the whole row", abs(float(shares.sum()) - 1), 1e-5, "Difference of their shares' sum from 1")
+
+
+def waiting() -> bytes:
+    """What stands in the place of the picture while there is no second text."""
+    header: dict[str, Any] = {"title": text.PAIR_TITLE, "waiting": text.ONE_TEXT}
+    return pack(header)
