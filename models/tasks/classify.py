@@ -19,8 +19,8 @@ from models.architectures import Config, Model, bert, gpt
 from models.architectures.base import CLASSES, NEXT_TOKEN, Answers
 from models.asked import encoded
 from models.tasks.base import Case, DataError
-from models.tasks.language import by_hash
 from models.tasks.pair_files import fingerprint, lines, names
+from models.tasks.running_text import by_hash
 from models.tasks.split import FOLDS, SETS, fold_of, sets_of
 from models.tasks.text_files import licence_of
 from models.tokenizers.base import Tokenizer
