@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from models.tasks import date_formats as dates
+from models.tasks import date_languages
 from models.tasks.dates import DatesTask
 
 # The first letters, unaccented, that tell the months of all seven languages apart.
@@ -128,7 +129,7 @@ def test_a_weekday_is_the_true_one(many):
 
 def test_alphabet_is_exactly_what_occurs(many):
     assert "".join(sorted({c for e in many for c in e.source + e.target})) == dates.ALPHABET
-    tables = "".join(row for language in dates.LANGUAGES for row in language.weekdays + language.months)
+    tables = "".join(row for language in date_languages.LANGUAGES for row in language.weekdays + language.months)
     assert set(tables + tables.upper() + tables.lower()) <= set(dates.ALPHABET)
 
 
@@ -142,9 +143,9 @@ def test_longest_possible_source_fits():
     longest = max(
         len(pattern.format(w=weekday + ", ", d=30, dd=30, nth=language.nth[30], m=12, mm=12, month=name, mon=name,
                            year=2049, yyyy=2049))
-        for language in dates.LANGUAGES
+        for language in date_languages.LANGUAGES
         for pattern in language.patterns
-        for weekday in " ".join(language.weekdays or dates.PORTUGUESE.weekdays).split()
+        for weekday in " ".join(language.weekdays or date_languages.PORTUGUESE.weekdays).split()
         for name in " ".join(language.months).split() or [""]
     )  # fmt: skip
     assert longest <= dates.MAX_SOURCE_LENGTH
@@ -158,7 +159,7 @@ def test_every_year_month_day_and_leap_day_occurs(many):
 
 
 def test_every_pattern_of_every_language_occurs(many):
-    assert len({e.format for e in many}) == sum(len(language.patterns) for language in dates.LANGUAGES)
+    assert len({e.format for e in many}) == sum(len(language.patterns) for language in date_languages.LANGUAGES)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +179,11 @@ def test_short_years_are_written_only_where_the_pivot_gives_them_back(many):
 def test_english_ordinals_against_a_hand_written_table():
     table = "1st 2nd 3rd 4th 5th 6th 7th 8th 9th 10th 11th 12th 13th 14th 15th 16th 17th 18th 19th 20th 21st 22nd 23rd"
     table += " 24th 25th 26th 27th 28th 29th 30th 31st"
-    assert list(dates.ENGLISH.nth[1:]) == table.split()
+    assert list(date_languages.ENGLISH.nth[1:]) == table.split()
 
 
 def test_month_rows_agree_with_the_reader():
-    for language in dates.WITH_MONTH_NAMES:
+    for language in date_languages.WITH_MONTH_NAMES:
         for row in language.month_rows:
             assert [int(read(f"5 {name} 2019")[5:7]) for name in row] == list(range(1, 13)), row
         assert not any("." in name for name in language.month_rows[1])
