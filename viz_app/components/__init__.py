@@ -43,7 +43,7 @@ class Component:
         return assemble(self.name, *scripts, **parts)
 
     def __call__(self, *, key: str, data: bytes | dict, **on: Any) -> Any:
-        from viz_app.components.mounting import mount      # here: a notebook has no need of Streamlit
+        from viz_app.components.mounting import mount  # here: a notebook has no need of Streamlit
 
         return mount(self, key=key, data=data, **on)
 
