@@ -168,5 +168,6 @@ def test_a_second_text_of_the_batch_is_read_with_the_same_context(scopes: dict[s
     app = opened("masks", scopes["span"].path, **ASKED["span"], **{"masks-second": "Where is the milk?"})
     assert not app.exception
     header, _ = picture(app, "mask_painter")
-    assert (header["effect"]["labels"], header["effect"]["outputs"]) == ([], [scopes["span"].run(QUESTION, CONTEXT).output] * 2)
+    assert [label[0].split(": ")[0] for label in header["effect"]["labels"]] == ["start", "end"]
+    assert header["effect"]["outputs"] == [scopes["span"].run(QUESTION, CONTEXT).output] * 2
     assert any("the model answers" in line for line in header["story"])

@@ -16,13 +16,14 @@ from models.architectures.transformer import Transformer
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, MaskLayer
 from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app import words
+from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.stamp import facts, saving
 from viz_app.views.masks import files as masks_files
 from viz_app.views.masks import mask_view, painter
 from viz_app.views.masks import notation as masks_notation
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.mask_view import MaskView
+from viz_app.views.masks.mask_view import MaskView, Told
 
 TERMS = words.terms("translation", "eng-fra")
 KIND = {kind.name: kind for kind in Transformer.kinds}
@@ -212,7 +213,9 @@ def run(view: MaskView, log_probs: tuple[float, ...], ids: tuple[int, ...] = (4,
     (-2.5, -2.5001, "−2.50 → −2.50 nats, less than 0.001 apart."),
 ])  # fmt: skip
 def test_which_of_two_is_likelier(view: MaskView, before: float, after: float, said: str) -> None:
-    assert masks_text.effect(run(view, (before,)), run(view, (after,))) == f"Log-probability of the target “edc”: {said}"
+    both = Told("target", [Label("e")], (before,), (after,))
+    assert masks_text.effect(both, view.before.trace) == f"Log-probability of the target “edc”: {said}"
+    assert masks_text.effect(Told("", [], (), ()), view.before.trace) == ""
 
 
 @pytest.mark.parametrize(("before", "after", "word", "loss"), [
@@ -232,10 +235,10 @@ def test_whether_looking_ahead_helped(view: MaskView, before: float, after: floa
 
 def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> None:
     old, new = run(view, (-1.0,), (4,), "a"), run(view, (-1.0,), (5,), "")
-    told = masks_text.story(old, new, Edits(), {}, ["A note."])
+    told = masks_text.story(old, new, Edits(), {}, "An effect.", ["A note."])
     assert told[1] == "Under these masks the model writes: nothing (before: a)."
-    assert told[-1] == "A note."
-    same = masks_text.story(old, old, Edits(), {}, [])
+    assert told[2:] == ["An effect.", "A note."]
+    same = masks_text.story(old, old, Edits(), {}, "An effect.", [])
     assert same[1] == "Under these masks the model writes: a (as before)."
     assert len(same) == 3       # nothing is said of looking ahead, not even an empty line
 

@@ -68,6 +68,7 @@ class Effect {
     row("sum", ...sums, "sum");
     labels.forEach((label, i) => {
       const bars = row(label[0], logBefore[i], logAfter[i], label[2] ? "special" : "");
+      bars.parentElement.firstChild.title = label[1];
       for (const [name, value] of [["before", logBefore[i]], ["after", logAfter[i]]]) {
         put(bars, "div", `bar ${name}`).style.width = `${(100 * -value) / largest}%`;
       }

@@ -13,7 +13,7 @@ from viz_app.drawing.export import texts, width_of
 from viz_app.drawing.labels import Label
 from viz_app.drawing.provenance import site_name
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.mask_view import MaskView, additive, alone, first_site, given_labels, kinds, stream_labels, token_labels
+from viz_app.views.masks.mask_view import MaskView, additive, alone, first_site, kinds, stream_labels, token_labels, told
 
 CELL, LEFT, TOP, GAP = 22, 130, 120, 30
 Colour = Callable[[float], str]
@@ -21,10 +21,11 @@ GAIN, LOSS = "#1b3fae", "#b8420f"     # a weight that grew, a weight that shrank
 
 
 def log_probs_csv(shown: MaskView) -> str:
-    """A row a token of the given text and one for the sum: log-probability before and after, in nats."""
-    tokens = [label.text for label in given_labels(shown.after.trace)]
-    rows = [*zip(tokens, shown.before.log_probs, shown.after.log_probs, strict=True)]
-    rows.append(("sum", shown.before.log_prob, shown.after.log_prob))
+    """A row a token of the given text, or what else is told of both runs, and one for the sum: log-probability before and after, in
+    nats."""
+    given = told(shown)
+    rows = [*zip([label.text for label in given.labels], given.before, given.after, strict=True)]
+    rows.append(("sum", *given.sums))
     return _csv([["token", "before (nats)", "after (nats)"], *([*row] for row in rows)])
 
 
@@ -46,7 +47,7 @@ def everything_npz(shown: MaskView) -> bytes:
     text in nats."""
     arrays = {
         **{f"{stream}_tokens": texts(tokens) for stream, tokens in stream_labels(shown.after.trace).items()},
-        "log_probs.before": np.array(shown.before.log_probs), "log_probs.after": np.array(shown.after.log_probs),
+        "log_probs.before": np.array(told(shown).before), "log_probs.after": np.array(told(shown).after),
     }
     for when, run in (("before", shown.before), ("after", shown.after)):
         for kind in kinds(run.trace):

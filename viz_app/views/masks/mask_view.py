@@ -10,6 +10,7 @@ from torch import Tensor
 
 from models.analysis.checks import Check
 from models.analysis.masked_comparison import MaskedRun
+from models.analysis.said_of_both import compared
 from models.layers.masks import MaskLayer, SiteKind
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits
@@ -52,12 +53,31 @@ def kinds(trace: Trace) -> dict[SiteKind, str]:
     return {sites[0].site_kind: words.kind_short(sites[0]) for _, sites in by_kind(trace)}
 
 
-def given_labels(trace: Trace) -> list[Label]:
-    """Of the tokens whose log-probabilities are told: the given text from its second token on, and its end if it has one; none
-    of a model that does not write."""
-    if not isinstance(first_output(trace), NextToken):
-        return []
-    return written_labels(trace.streams[trace.next_token.stream], trace.next_token.is_closed)
+@dataclass(frozen=True)
+class Told:
+    """What is told of both runs, in nats: `what` it is, as over the table, one label a row, before and after."""
+
+    what: str
+    labels: list[Label]
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+
+    @property
+    def sums(self) -> tuple[float, float]:
+        return sum(self.before), sum(self.after)
+
+
+def told(shown: MaskView) -> Told:
+    """Of a model that writes each token of the given text from its second on, and its end if it has one; of another what is hidden,
+    the class or the answer that was most probable before."""
+    before, after = shown.before, shown.after
+    if isinstance(first_output(before.trace), NextToken):
+        output = after.trace.next_token
+        row = after.trace.streams[output.stream]
+        return Told(output.stream, written_labels(row, output.is_closed), before.log_probs, after.log_probs)
+    found = compared(before.trace, after.trace)
+    notes = ["the model's own first guess before" * is_guess for is_guess in found.guessed]
+    return Told(found.what, [Label(name, note) for name, note in zip(found.names, notes, strict=True)], found.before, found.after)
 
 
 def token_labels(trace: Trace, kind: str) -> tuple[list[Label], list[Label]]:

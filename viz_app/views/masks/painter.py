@@ -12,12 +12,11 @@ from models.layers.masks import DRAWN, Mask, SiteKind
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing.labels import axes_labels, writes
-from viz_app.drawing.notes import first_output
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.mask_view import MaskView, alone, first_site, given_labels, kinds, token_labels
+from viz_app.views.masks.mask_view import MaskView, alone, first_site, kinds, token_labels, told
 from viz_app.views.masks.notation import painted
 
 LARGEST_SIDE = 64       # cells a side of a small matrix
@@ -59,7 +58,8 @@ def story(shown: MaskView) -> list[str]:
         notes.append(masks_text.outside(name, change, site.n_query, site.n_key))
         queries, _ = axes_labels(shown.after.trace, site)
         notes.append(masks_text.empty_rows(site, name, [label.text for label in queries]))
-    return masks_text.story(shown.before, shown.after, shown.changes, names, [note for note in notes if note])
+    effect = masks_text.effect(told(shown), shown.before.trace)
+    return masks_text.story(shown.before, shown.after, shown.changes, names, effect, [note for note in notes if note])
 
 
 def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
@@ -86,7 +86,7 @@ def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
 
 
 def _effect(shown: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    before, after = shown.sites
+    (before, after), given = shown.sites, told(shown)
     queries, keys = token_labels(shown.after.trace, after.kind)
     axes = words.axes(after, shown.terms, writes(shown.after.trace, after))
     difference = after.weights(shown.head) - before.weights(shown.head)
@@ -96,18 +96,16 @@ def _effect(shown: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
         "queryAxis": axes[0], "keyAxis": axes[1],
         "scale": next(s for s in DIFFERENCE_SCALES if float(difference.abs().max()) <= s or s == 1.0),
-        "given": first_output(shown.after.trace).stream.capitalize(),
-        "labels": [label.as_json() for label in given_labels(shown.after.trace)],
+        "given": given.what.capitalize(), "labels": [label.as_json() for label in given.labels],
         "outputs": [shown.before.output, shown.after.output],
-        "sums": [shown.before.log_prob, shown.after.log_prob],
+        "sums": list(given.sums),
     }
     arrays = {
         "before": before.weights(shown.head).numpy(), "after": after.weights(shown.head).numpy(),
         "difference": difference.numpy(),
         "blockedBefore": (~before.allowed()).numpy().astype(np.uint8),
         "blockedAfter": (~after.allowed()).numpy().astype(np.uint8),
-        "logBefore": np.array(shown.before.log_probs, np.float32),
-        "logAfter": np.array(shown.after.log_probs, np.float32),
+        "logBefore": np.array(given.before, np.float32), "logAfter": np.array(given.after, np.float32),
     }
     return header, arrays
 

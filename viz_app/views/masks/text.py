@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from models.analysis.masked_comparison import MaskedRun
 from models.architectures import Model
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, SiteKind
-from models.trace import AttentionSite
+from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits, MaskChange
-from models.trace.outputs import NextToken
+from models.trace.outputs import MaskedToken, NextToken
 from viz_app import words
 from viz_app.drawing.notes import first_output
+from viz_app.views.masks.mask_view import Told
 from viz_app.views.masks.notation import hides_the_future
 
 QUESTION = "Masks: who may see whom, and why?"
@@ -176,7 +177,7 @@ def empty_rows(site: AttentionSite, name: str, tokens: Sequence[str]) -> str:
 
 
 def story(
-    before: MaskedRun, after: MaskedRun, changes: Edits, names: Mapping[SiteKind, str], notes: list[str]
+    before: MaskedRun, after: MaskedRun, changes: Edits, names: Mapping[SiteKind, str], effect: str, notes: list[str]
 ) -> list[str]:
     """What was changed and what came of it: what is written, what is said of the given text, what else to know."""
     output, same = first_output(before.trace), (after.output, after.output_ids) == (before.output, before.output_ids)
@@ -185,21 +186,29 @@ def story(
         writes = "writes" if output.is_closed else "goes on with"
     wrote = f"Under these masks the model {writes}: {after.output or 'nothing'}"
     wrote += " (as before)." if same else f" (before: {before.output or 'nothing'})."
-    lines = [changed(changes, names), wrote, effect(before, after), cheat(before, after, changes, names), *notes]
+    lines = [changed(changes, names), wrote, effect, cheat(before, after, changes, names), *notes]
     return [line for line in lines if line]
 
 
-def effect(before: MaskedRun, after: MaskedRun) -> str:
-    """What the change did to the given text, in nats; empty of a model that says nothing of its text."""
-    if not before.labels:
-        return ""
-    change = after.log_prob - before.log_prob
+NOTHING_HIDDEN = (
+    "No token is hidden, and there is no second text: nothing can be likelier or less likely. Hide a token on the page Task, or "
+    "type [MASK]."
+)
+
+
+def effect(given: Told, trace: Trace) -> str:
+    """What the change did to what is told of both runs, of which `trace` is the first, in nats; where that is nothing, how to have
+    something."""
+    if not given.labels:
+        return NOTHING_HIDDEN if any(isinstance(output, MaskedToken) for output in trace.outputs.values()) else ""
+    before, after = given.sums
+    change = after - before
     said = f"{nats(abs(change))} nats {'likelier' if change > 0 else 'less likely'}"
     if abs(change) < 0.0005:
         said = "as before" if change == 0 else "less than 0.001 apart"
-    stream = before.trace.next_token.stream
-    given = _short(before.trace.streams[stream].text)
-    return f"Log-probability of the {stream} “{given}”: {nats(before.log_prob)} → {nats(after.log_prob)} nats, {said}."
+    text = trace.streams[given.what].text if given.what in trace.streams else ", ".join(label.text for label in given.labels)
+    plural = "s" * (given.what == "hidden token" and len(given.labels) > 1)
+    return f"Log-probability of the {given.what}{plural} “{_short(text)}”: {nats(before)} → {nats(after)} nats, {said}."
 
 
 def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[SiteKind]) -> str:

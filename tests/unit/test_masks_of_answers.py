@@ -1,0 +1,112 @@
+"""The Masks page of a model that does not write: what it says of hidden tokens, of two texts and of an answer, before and after a
+mask is changed, against plain forward passes under masks made by hand."""
+
+import csv
+import io
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small import random_bert, words_of
+
+from models.architectures.bert import SELF
+from models.checkpoint import Checkpoint
+from models.layers.masks import Mask, MaskLayer
+from models.scope import Scope
+from models.trace.edits import Edits, MaskChange
+from viz_app.drawing.payload import unpack
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.masks import files, painter, text
+from viz_app.views.masks import payloads as masks_payloads
+from viz_app.views.masks.mask_view import MaskView, told
+from viz_app.views.masks.payloads import Choices
+
+FIRST, SECOND, QUESTION = "Mary went to the garden.", "John took milk.", "Where is Mary?"
+CELLS = ((2, 0), (2, 5), (0, 3), (4, 4), (7, 1))
+
+
+@cache
+def scope_of(head: str) -> Scope:
+    tokenizer = words_of(FIRST, SECOND, QUESTION)
+    model = random_bert(vocab_size=tokenizer.vocab_size, head=head)
+    return Scope(Checkpoint(Path("words"), model, tokenizer, {}), torch.device("cpu"))
+
+
+def viewed(head: str, *asked: object) -> MaskView:
+    scope = scope_of(head)
+    changes = Edits.of_kinds(self=MaskChange(forbidden=CELLS))
+    run = CurrentRun(scope, scope.run(*asked))
+    return masks_payloads.views(run, Choices("", "", 0, changes, "self", "encoder.layers.0.self_attn", 1))[1]
+
+
+def by_hand(head: str, view: MaskView, changed: bool) -> dict[str, torch.Tensor]:
+    """The logits of a plain pass in which the mask is the model's own, or one with those cells forbidden."""
+    model, row = scope_of(head).model, view.before.trace.streams["text"]
+    allowed = torch.ones(len(row.ids), len(row.ids), dtype=torch.bool)
+    for cell in CELLS if changed else ():
+        allowed[cell] = False
+    masks = {SELF.name: Mask([MaskLayer("by hand", allowed[None, None])])}
+    ids, segments = torch.tensor([row.ids]), torch.tensor([row.segments])
+    with torch.no_grad():
+        h = model.encode(ids, masks, segments)
+        if head == "span":
+            return dict(zip(("start", "end"), model.heads["span"](h)[0].unbind(-1), strict=True))
+        pooled = torch.tanh(model.heads["pooler"](h[:, 0]))
+        return {"masked": model.heads["masked"](h, model.embedding.weight)[0], "next": model.heads["next"](pooled)[0]}
+
+
+def test_hidden_tokens_are_told_and_a_typed_mask_by_the_first_guess() -> None:
+    view = viewed("pretraining", "Mary [MASK] to the garden.", None, (5,))
+    before, after = (by_hand("pretraining", view, changed)["masked"].double().log_softmax(-1) for changed in (False, True))
+    hidden, guess = scope_of("pretraining").tokenizer.encode("garden").ids[0], int(before[2].argmax())
+    given = told(view)
+    assert [label.text for label in given.labels] == [scope_of("pretraining").tokenizer.token(guess), "garden"]
+    assert [label.note for label in given.labels] == ["the model's own first guess before", ""]
+    np.testing.assert_allclose(given.before, [before[2, guess], before[5, hidden]], atol=1e-4)
+    np.testing.assert_allclose(given.after, [after[2, guess], after[5, hidden]], atol=1e-4)
+    assert abs(given.before[1] - given.after[1]) > 1e-3
+    header, arrays = unpack(painter.masks(view))
+    assert header["effect"]["given"] == "Hidden token"
+    assert header["effect"]["sums"] == pytest.approx([sum(given.before), sum(given.after)])
+    assert arrays["logAfter"].tolist() == pytest.approx(given.after)
+    likelier = "likelier" if sum(given.after) > sum(given.before) else "less likely"
+    words = ", ".join(label.text for label in given.labels)
+    (line,) = (line for line in header["story"] if line.startswith(f"Log-probability of the hidden tokens “{words}”: "))
+    assert likelier in line
+    rows = list(csv.DictReader(io.StringIO(files.log_probs_csv(view))))
+    assert [row["token"] for row in rows] == [*(label.text for label in given.labels), "sum"]
+    assert [float(row["after (nats)"]) for row in rows] == pytest.approx([*given.after, sum(given.after)])
+
+
+def test_of_two_texts_the_more_probable_class_before_is_told() -> None:
+    view = viewed("pretraining", FIRST, SECOND)
+    before, after = (by_hand("pretraining", view, changed)["next"].double().log_softmax(-1) for changed in (False, True))
+    best, given = int(before.argmax()), told(view)
+    assert ([label.text for label in given.labels], given.what) == ([("next", "not next")[best]], "class")
+    assert given.before[0] == pytest.approx(float(before[best]), abs=1e-4)
+    assert given.after[0] == pytest.approx(float(after[best]), abs=1e-4)
+
+
+def test_of_an_answer_where_it_began_and_ended_before_is_told() -> None:
+    view = viewed("span", QUESTION, f"{FIRST} {SECOND}")
+    row, output = view.before.trace.streams["text"], view.before.trace.outputs["span"]
+    inside = [i for i, (segment, offset) in enumerate(zip(row.segments, row.offsets, strict=True)) if segment and offset]
+    given = told(view)
+    for changed, values in ((False, given.before), (True, given.after)):
+        made = by_hand("span", view, changed)
+        expected = [
+            float(made[name].double()[inside].log_softmax(-1)[inside.index(place)])
+            for name, place in (("start", output.start), ("end", output.end))
+        ]
+        assert list(values) == pytest.approx(expected, abs=1e-4)
+    assert [label.text for label in given.labels] == [f"start: {row.tokens[output.start]}", f"end: {row.tokens[output.end]}"]
+
+
+def test_where_nothing_is_hidden_it_says_how_to_have_something() -> None:
+    view = viewed("pretraining", FIRST)
+    assert told(view).labels == []
+    assert text.NOTHING_HIDDEN in painter.story(view)
+    header, _ = unpack(painter.masks(view))
+    assert (header["effect"]["labels"], header["effect"]["sums"]) == ([], [0, 0])
