@@ -89,13 +89,20 @@ _PERMUTATION = Terms(
     {"text": Stream("the text", "token")}, {"text": "Text", "second_text": "Second text"},
     purpose="predicts the tokens of a text in any order, each from those before it in that order",
 )
-_OF_A_TASK = {"dates": _DATES, "language": _LANGUAGE, "mlm": _MASKED, "permutation": _PERMUTATION, "span": _SPAN}
+_CLASSIFY = Terms(
+    {"text": Stream("the text", "token")}, {"text": "Text", "second_text": "Second text"},
+    purpose="says which of its classes a text belongs to",
+)
+_OF_A_TASK = {
+    "dates": _DATES, "language": _LANGUAGE, "mlm": _MASKED, "permutation": _PERMUTATION, "span": _SPAN, "classify": _CLASSIFY,
+}
 _LANGUAGES = {"eng": "English", "fra": "French", "cmn": "Chinese", "deu": "German", "spa": "Spanish", "ita": "Italian"}
 
 
 # task → what its models are for, in a word or two, in the order in which they are offered
 TASKS = {
     "translation": "translation", "dates": "dates", "language": "running text", "mlm": "hidden words", "span": "questions",
+    "classify": "classes of texts", "permutation": "text in any order",
 }
 
 

@@ -13,6 +13,7 @@ ARROW = " → "      # between what a row has read and what it writes; a label's
 END = "[end]"
 _SPECIAL = {"<s>": "[start]", "</s>": END, "<pad>": "[padding]", "<unk>": "[unknown]"}
 _SPECIAL |= {"[PAD]": "[padding]", "[UNK]": "[unknown]", "[CLS]": "[CLS]", "[SEP]": "[SEP]", "[MASK]": "[MASK]"}
+_SPECIAL |= {"<$>": "[delimiter]", "<e>": "[extract]"}
 SPECIAL_NAMES = frozenset(_SPECIAL.values())
 
 
@@ -49,8 +50,8 @@ def writes(trace: Trace, site: AttentionSite) -> bool:
 
 
 def _written(trace: Trace, site: AttentionSite) -> NextToken | None:
-    outputs = (output for output in trace.outputs.values() if output.stream == site.query_stream)
-    return next((output for output in outputs if isinstance(output, NextToken)), None)
+    output = next(iter(trace.outputs.values()), None)        # what the model answers first of all
+    return output if isinstance(output, NextToken) and output.stream == site.query_stream else None
 
 
 def step_labels(row: Encoding, is_closed: bool) -> list[Label]:

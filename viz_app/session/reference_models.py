@@ -2,9 +2,13 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import models
 from models import Scope
+from models.checkpoint import CheckpointError
+from viz_app import checkpoints
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 
@@ -41,6 +45,32 @@ def _record(name: str) -> tuple[str, object]:
     """Which task a shipped checkpoint learned, and from what data, without opening it."""
     record = json.loads((models.scope.shipped_folder() / name / "training.json").read_text("utf-8"))
     return record.get("task", ""), record.get("data")
+
+
+LAMBDA = "lm_weight"      # λ of L3 = L2 + λ·L1, in the record of the data
+
+
+def alike_but_for_lambda(scope: Scope) -> dict[str, tuple[str, float]]:
+    """The offered checkpoints that were trained as this one but for λ, it among them: name → folder and λ, by λ. None where its
+    record has no λ."""
+    if (own := _but_for_lambda(scope.training)) is None:
+        return {}
+    found = {}
+    for name in checkpoints.offered():
+        with suppress(CheckpointError):
+            training = cache.description(folder := checkpoints.folder(name)).training
+            if _but_for_lambda(training) == own:
+                found[name] = folder, float(training["data"][LAMBDA])
+    return dict(sorted(found.items(), key=lambda item: item[1][1]))
+
+
+def _but_for_lambda(training: dict[str, Any]) -> tuple[object, ...] | None:
+    """Everything that a record says of a run with a λ, but that."""
+    data = training.get("data")
+    if not isinstance(data, dict) or not isinstance(data.get(LAMBDA), int | float):
+        return None
+    rest = {name: value for name, value in data.items() if name != LAMBDA}
+    return training.get("task"), rest, training.get("recipe"), training.get("start")
 
 
 def same_tokens(scope: Scope, shown: CurrentRun) -> bool:

@@ -15,6 +15,7 @@ _EXAMPLES = {
         ("Where is the book?", "John took the book. Mary went to the office. John moved to the park."),
     ],
     "permutation": ["She is reading a book.", "I don't want to go to school today.", "The little dog was very hungry."],
+    "classify": ["I like it very much, it works well.", "The food was cold and the waiter was rude."],
     "language": ["The little dog was very hungry, so", "Once upon a time there was", "I don't want to go to school"],
 }
 

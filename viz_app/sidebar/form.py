@@ -119,7 +119,7 @@ def _help(scope: Scope | None) -> dict[str, str]:
             "placeholder": "empty: the model writes it",
             "help": "Leave it empty and the model writes it. Type, and the model reads your text instead (teacher forcing).",
         }
-    if scope.model.continues:
+    if scope.model.continues and scope.model.can_write:
         return {
             "placeholder": "empty: the text ends here",
             "help": "Read right behind the text above, as if the model had written it (teacher forcing). Begin with a space where "

@@ -29,7 +29,7 @@ def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         with strip:
             ui.written(run.trace, run.terms, run.stale)
         with st.container(key="explanation"):
-            st.markdown(text.DOES_NOT_WRITE)
+            st.markdown(text.does_not_write(run.scope.model))
         return None
     if not recurrent and not run.trace.attention:
         with strip:

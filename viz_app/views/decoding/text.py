@@ -41,11 +41,23 @@ _WHY_RECURRENT = (
 )
 
 
-DOES_NOT_WRITE = (
-    "**This model does not write.** It reads the whole text at once, every token in both directions, and answers in one pass: "
-    "there is no next token, so nothing is decoded. Its answer stands above and on the page Task. To see a text written token by "
-    "token, open **gpt**, which goes on with a text, or **eng-fra**, which translates one."
+_DOES_NOT_WRITE = (
+    "**This model does not write.** {} Its answer stands above and on the page Task. To see a text written token by token, open "
+    "**gpt**, which goes on with a text, or **eng-fra**, which translates one."
 )
+_BOTH_WAYS = (
+    "It reads the whole text at once, every token in both directions, and answers in one pass: there is no next token, so nothing "
+    "is decoded."
+)
+_CLOSED = (
+    "Its text is closed by a special token, from whose vector the answer is read in one pass, and nothing was ever learned of what "
+    "follows that: so nothing is decoded."
+)
+
+
+def does_not_write(model: Model) -> str:
+    """Why nothing is decoded, and what to open instead."""
+    return _DOES_NOT_WRITE.format(_CLOSED if model.continues else _BOTH_WAYS)
 
 
 def answer(recurrent: bool) -> str:

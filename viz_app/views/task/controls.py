@@ -46,6 +46,11 @@ def hide(positions: Sequence[int]) -> None:
     url_state.keep(parameter, tuple(chosen) or None)
 
 
+def choose_run(name: str) -> None:
+    """Open the checkpoint of this name in the place of the one that stands on the page."""
+    url_state.keep(url_state.CHECKPOINT, name)
+
+
 def _attention(trace: Trace, stream: str, left: DeltaGenerator, right: DeltaGenerator) -> Focus:
     """Whose attention is shown beside the answer; nothing to choose in a model without."""
     sites = answering_sites(trace, stream)

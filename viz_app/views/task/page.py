@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from viz_app import ui, words
 from viz_app.components.answers import answers
+from viz_app.components.classes import classes
 from viz_app.components.guesses import guesses
 from viz_app.components.pair import pair
 from viz_app.components.plain import plain
@@ -20,12 +21,13 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task import files, text
 from viz_app.views.task.choices import Choices
-from viz_app.views.task.controls import choose, choose_position, hide
+from viz_app.views.task.controls import choose, choose_position, choose_run, hide
 from viz_app.views.task.payloads import has_picture, payloads
 
 # key of a picture → the component that shows it, in the order of the page
 COMPONENTS: dict[str, Callable[[bytes], None]] = {
-    "answers": lambda data: answers(data, choose_position), "guesses": lambda data: guesses(data, hide), "pair": pair, "span": span,
+    "classes": lambda data: classes(data, choose_run), "guesses": lambda data: guesses(data, hide), "pair": pair, "span": span,
+    "answers": lambda data: answers(data, choose_position),
 }  # fmt: skip
 
 

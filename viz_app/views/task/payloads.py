@@ -8,14 +8,15 @@ from viz_app.drawing.notes import checked, first_output, strip
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task.choices import Choices
+from viz_app.views.task.classes import classified
 from viz_app.views.task.masked import masked
 from viz_app.views.task.next_token import next_token
-from viz_app.views.task.pair import pair, waiting
+from viz_app.views.task.pair import waiting
 from viz_app.views.task.reading import Drawn
 from viz_app.views.task.span import span
 
 PICTURES: dict[type[Output], Callable[..., Drawn]] = {
-    NextToken: next_token, MaskedToken: masked, ClassProbabilities: pair, Span: span,
+    NextToken: next_token, MaskedToken: masked, ClassProbabilities: classified, Span: span,
 }  # fmt: skip
 
 

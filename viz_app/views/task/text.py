@@ -39,8 +39,8 @@ whether one text follows another.
 probabilities. {_ROW} A hidden place keeps its number: if you edit the text before it, another token may stand there.
 """
 _CLASS = f"""
-**The token that answers** is [CLS], which stands before the text and belongs to no word. From its last vector the model makes a
-logit for each answer, and softmax makes them probabilities. {_ROW}
+**The token that answers** belongs to no word: [CLS] before a text that is read in both directions, [extract] behind one that is
+read from left to right. From its last vector the model makes a logit for each answer, and softmax makes them probabilities. {_ROW}
 """
 _SPAN = """
 **Start and end** are two distributions over the tokens of the text: each token's last vector gives one logit for "the answer begins

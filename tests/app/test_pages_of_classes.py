@@ -1,0 +1,104 @@
+"""Every page with a GPT that classifies, and the page Task with runs that differ in λ."""
+
+import numpy as np
+import pytest
+import torch
+from app_parts import prose
+from small import random_gpt
+from test_pages_of_bert import opened
+
+import models
+from models.checkpoint import save_checkpoint
+from models.scope import Scope
+from models.tokenizers.base import Tokenizer
+from viz_app import checkpoints
+from viz_app.drawing.payload import unpack
+from viz_app.session import reference_models
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.reference_models import alike_but_for_lambda
+from viz_app.views.task.classes import classes
+
+TEXT = "a fine day"
+PAGES = ("attention", "task", "inside", "layer", "positions", "masks", "decoding", "from_rnn")
+FACTORS = {"one": 1, "none": 0, "half": 0.5}
+
+
+@pytest.fixture(scope="module")
+def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
+    """Runs of three λ, and one of another seed."""
+    found, tokenizer = {}, Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ").for_classes()
+    start = {"name": "gpt", "weights": "0" * 64}
+    for seed, (name, factor) in enumerate({**FACTORS, "foreign": 0.25}.items(), 2):
+        folder = tmp_path_factory.mktemp("models") / name
+        model = random_gpt(seed, vocab_size=tokenizer.vocab_size, head="classes", classes="bad,good,so so")
+        record = {"step": 0, "task": "classify", "recipe": {"seed": seed if name == "foreign" else 1}, "start": start,
+                  "data": {"file": "own.tsv", "fold": 0, "lm_weight": factor}, "examples": [TEXT],
+                  "scores": {"held-out accuracy": 60.0 + seed, "cases": 7}}
+        save_checkpoint(folder, model, tokenizer, record)
+        found[name] = models.load(folder, device="cpu")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def offered(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "offered", lambda: [str(scope.path) for scope in scopes.values()])
+
+
+def shown(scope: Scope, text: str = TEXT) -> tuple[dict, dict[str, np.ndarray], list]:
+    trace = scope.run(text)
+    drawn, checks = classes(CurrentRun(scope, trace), trace.outputs["classes"])
+    return *unpack(drawn), checks
+
+
+def test_runs_that_differ_in_lambda_alone_stand_side_by_side(scopes: dict[str, Scope]) -> None:
+    """By λ, each with its own model's probabilities."""
+    header, arrays, checks = shown(scopes["half"])
+    assert [(run["whose"], run["title"], run["chosen"]) for run in header["runs"]] == [
+        ("none", "λ = 0", False), ("half", "λ = 0.5", True), ("one", "λ = 1", False),
+    ]  # fmt: skip
+    p = [torch.softmax(scopes[run["whose"]].run(TEXT).outputs["classes"].logits.double(), 0) for run in header["runs"]]
+    np.testing.assert_allclose(arrays["p"], torch.cat(p), atol=1e-6)
+    for run, one in zip(header["runs"], p, strict=True):
+        assert [label for _, (label, _, _), _ in run["rows"]] == ["bad", "good", "so so"]
+        assert [mark for *_, mark in run["rows"]] == ["most probable" * (i == int(one.argmax())) for i in range(3)]
+        assert run["score"] == f"Held-out accuracy {scopes[run['whose']].training['scores']['held-out accuracy']:g} % over 7 cases."
+        assert run["name"] == str(scopes[run["whose"]].path)
+    assert [check.name for check in checks if not check.passed] == []
+    assert "another λ" in header["title"]
+
+
+def test_a_run_without_others_stands_alone(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
+    header, arrays, _ = shown(scopes["foreign"])
+    assert [run["whose"] for run in header["runs"]] == ["foreign"]
+    assert "another λ" not in header["title"]
+    monkeypatch.setattr(checkpoints, "offered", list)       # opened from a folder that is not offered
+    header, arrays, _ = shown(scopes["half"])
+    assert [(run["whose"], run["title"], run["chosen"]) for run in header["runs"]] == [("half", "", True)]
+    assert arrays["p"].shape == (3,)
+
+
+def test_a_wrong_probability_fails_its_check(scopes: dict[str, Scope]) -> None:
+    trace = scopes["half"].run(TEXT)
+    output = trace.outputs["classes"]
+    output.__dict__["probabilities"] = output.probabilities.roll(1)
+    (check,) = classes(CurrentRun(scopes["half"], trace), output)[1]
+    assert not check.passed
+
+
+def test_runs_are_alike_only_with_one_recipe_one_start_and_the_same_data(scopes: dict[str, Scope]) -> None:
+    assert list(alike_but_for_lambda(scopes["one"])) == [str(scopes[name].path) for name in ("none", "half", "one")]
+    training = scopes["one"].training
+    for changed in ({"recipe": {}}, {"start": {}}, {"task": "mlm"}, {"data": {**training["data"], "fold": 1}}):
+        assert reference_models._but_for_lambda(training | changed) != reference_models._but_for_lambda(training)
+    for without in ({}, {"data": "x"}, {"data": {"lm_weight": "much"}}):
+        assert reference_models._but_for_lambda(without) is None
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_opens_and_every_check_on_it_passes(scopes: dict[str, Scope], name: str) -> None:
+    app = opened(name, scopes["half"].path, text=TEXT)
+    assert not app.exception
+    assert "✗" not in prose(app)
+    if name == "decoding":
+        assert "closed by a special token" in prose(app)
+
