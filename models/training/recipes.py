@@ -36,7 +36,7 @@ _LANGUAGE_DATA = {
     "documents": "paragraphs", "tokens": "byte pairs", "vocab_size": 4096, "max_tokens": 4096, "n_ctx": 128, "licence": None,
 }  # fmt: skip
 
-_CLASSIFY = Recipe(steps=500, warmup=100, learning_rate=0.05, label_smoothing=0.0, validate_every=100, score_cases=300)
+_CLASSIFY = Recipe(steps=160, warmup=40, learning_rate=0.2, label_smoothing=0.0, validate_every=40, score_cases=0)
 _CLASSIFY_DATA = {"vocab_size": 4000, "max_tokens": 1024, "n_ctx": 128, "fold": 0, "licence": None}
 
 # task → model → plan
