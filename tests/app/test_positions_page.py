@@ -24,6 +24,8 @@ from viz_app.drawing.look import DARK, LIGHT, look
 from viz_app.views.positions import charts as draw
 from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
+from viz_app.views.positions import measured_text as measured
+from viz_app.views.positions import order_text
 from viz_app.views.positions import text as say
 from viz_app.views.positions.page import SECTIONS
 
@@ -173,7 +175,7 @@ def test_the_comparison_says_what_was_measured(folders):
     for formula in FORMULAS:
         m = measure(formula, 60, 32, 7)
         assert f"| {m.moving} of 32 |" in text
-        assert f"| {say.share(m.best_linear_miss)} |" in text
+        assert f"| {measured.share(m.best_linear_miss)} |" in text
         assert "{} and {}, ".format(*m.neighbours.closest_pair) + f"{m.neighbours.least:.3f} apart" in text
 
 
@@ -249,7 +251,7 @@ def test_only_attention_without_a_mask_is_blind_to_order():
 def test_an_rnn_says_which_states_moved(both):
     ids, order = (4, 5, 6, 7, 8, 2), (0, 2, 1, 3, 4, 5)
     model = RECURRENT[both]
-    text = say.recurrent(shuffle_test(model, ids, order))
+    text = order_text.recurrent(shuffle_test(model, ids, order))
     with torch.no_grad():
         run = [model.encoder.recurrence(model.embedding(torch.tensor([[ids[i] for i in way]])) * 17**0.5)[0][0].numpy()
                for way in (range(6), order)]  # fmt: skip
@@ -269,14 +271,14 @@ def test_a_rotation_is_there_for_the_paper_and_no_matrix_at_all_for_two_sines():
     for start in (0, 1):
         here, there = table[start:256], table[start + 5 :]
         missed.append(np.linalg.norm(here @ np.linalg.lstsq(here, there, rcond=None)[0] - there) / np.linalg.norm(there))
-    text = say.verdict(measure("sin-sin", 100, 64, 5))
+    text = measured.verdict(measure("sin-sin", 100, 64, 5))
     assert f"Over 256 positions together the best one misses by {100 * missed[0]:.1f} % of the vectors' length" in text
     assert not table[0].any()
     assert missed[1] > 0.9 * missed[0]
 
 
 def test_a_dimension_stands_still_over_the_positions_shown():
-    text = say.verdict(measure("paper", 4, 64, 1))
+    text = measured.verdict(measure("paper", 4, 64, 1))
     still = int((np.ptp(formula_table("paper", 4, 64).numpy(), axis=0) < 0.01).sum())
     products = formula_table("paper", 4, 64).numpy()
     alike = (products @ products.T).min() / 32
@@ -297,11 +299,11 @@ def test_the_doubled_exponent_leaves_every_text_from_the_pair_that_is_named():
     ({}, "the same numbers"), ({"norm": "pre"}, "LayerNorm comes between"), ({"positions": "none"}, "this model itself adds no p"),
 ])  # fmt: skip
 def test_whose_the_products_are_is_said(changes, said):
-    assert say.through(random_model(**changes).config).endswith((said, f"{said})", f"(in this model {said})"))
+    assert order_text.through(random_model(**changes).config).endswith((said, f"{said})", f"(in this model {said})"))
 
 
 def test_verdicts_follow_the_numbers():
-    at_64 = {formula: say.verdict(measure(formula, 100, 64, 5)) for formula in FORMULAS}
+    at_64 = {formula: measured.verdict(measure(formula, 100, 64, 5)) for formula in FORMULAS}
     assert "one fixed rotation" in at_64["paper"]
     assert "stand still" not in at_64["paper"]
     assert "52 of 64 dimensions stand still" in at_64["2^i"]
@@ -309,8 +311,8 @@ def test_verdicts_follow_the_numbers():
     moving = int((np.ptp(formula_table("paper", 100, 64).numpy(), axis=0) >= 0.01).sum())
     assert f"{moving} of 64 dimensions take part." in at_64["paper"]
     assert "take part" not in at_64["2^i"] + at_64["sin-sin"]
-    assert "positions resemble one further away" in say.verdict(measure("paper", 100, 2, 5))
-    assert "rounding" in say.share(1e-9)
+    assert "positions resemble one further away" in measured.verdict(measure("paper", 100, 2, 5))
+    assert "rounding" in measured.share(1e-9)
 
 
 def test_a_false_claim_fails():

@@ -17,6 +17,7 @@ from models.analysis.position_measures import measure
 from models.checkpoint import save_checkpoint
 from models.layers.positions import FORMULAS, formula_table
 from viz_app.views.positions import text as say
+from viz_app.views.positions.measured_text import measured_rows
 from viz_app.views.positions.shuffle import says
 
 TEXT = "abcde"
@@ -88,7 +89,7 @@ def test_the_misprints_are_measured_as_models_measures_them(page, checkpoint):
     expect(rows).to_have_count(9)
     found = [row.split("\t") for row in rows.all_inner_texts()]
     measures = [measure(formula, 60, 32, 7) for formula in FORMULAS]
-    assert [row[1:] for row in found[1:]] == [values for _, values in say.measured_rows(measures)]
+    assert [row[1:] for row in found[1:]] == [values for _, values in measured_rows(measures)]
     assert found[0][1:] == [say.NAMES[formula] for formula in FORMULAS]
 
 

@@ -16,6 +16,7 @@ from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import Concatenated, Similarity, by_distance, measure
 from models.layers.positions import FORMULAS, formula_table
 from models.tokenizers.base import Encoding
+from viz_app.drawing import frame
 from viz_app.drawing.look import DARK, LIGHT, Look
 from viz_app.drawing.payload import unpack
 from viz_app.views.positions import charts as draw
@@ -64,7 +65,7 @@ def test_curves(n: int, dots: object) -> None:
     assert drawn["strokeDash"]["field"] == "dimension"
     assert drawn["strokeDash"]["scale"] == {"domain": ["three", "one"], "range": [[1, 0], [7, 3]]}
     assert drawn["strokeDash"]["legend"] == drawn["color"]["legend"]         # one legend, which shows both
-    assert len({tuple(style) for style in draw.LINE_STYLES}) == len(COLOURS)
+    assert len({tuple(style) for style in frame.LINE_STYLES}) == len(COLOURS)
     assert [tip["field"] for tip in drawn["tooltip"]] == ["position", "dimension", "value"]
 
 
@@ -121,7 +122,7 @@ def test_a_signed_map_says_its_rows_columns_and_scale(look: Look) -> None:
 
 def test_a_note_stands_under_the_picture_which_grows_by_its_lines() -> None:
     note = "model: <b> & dates; fingerprint: 0123456789ab; training step: 4000"
-    plain, noted = (draw.framed([], LIGHT, "t", 300, 46, margin={"b": 80, "l": 61}, note=said).layout for said in ("", note))
+    plain, noted = (frame.framed([], LIGHT, "t", 300, 46, margin={"b": 80, "l": 61}, note=said).layout for said in ("", note))
     assert not plain.annotations
     assert (noted.height - plain.height, noted.margin.b - plain.margin.b) == (2 * 16, 2 * 16)
     (said,) = noted.annotations
@@ -137,10 +138,10 @@ def test_a_note_stands_under_the_picture_which_grows_by_its_lines() -> None:
 
 def test_a_long_title_has_room_for_its_lines() -> None:
     long = "word " * 40
-    wide, narrow = (draw.framed([], LIGHT, long, 300, wrap).layout for wrap in (62, 49))
+    wide, narrow = (frame.framed([], LIGHT, long, 300, wrap).layout for wrap in (62, 49))
     assert [layout.title.text.count("<br>") for layout in (wide, narrow)] == [3, 3]
     assert [layout.margin.t for layout in (wide, narrow)] == [14 + 20 * 4] * 2
-    assert [draw.framed([], LIGHT, "short", 300, wrap).layout.margin.t for wrap in (62, 50, 49)] == [34, 34, 54]
+    assert [frame.framed([], LIGHT, "short", 300, wrap).layout.margin.t for wrap in (62, 50, 49)] == [34, 34, 54]
     assert wide.title.y == pytest.approx(1 - 21 / 300)
     assert (wide.title.x, wide.title.xanchor) == (0, "left")
 
@@ -204,7 +205,7 @@ def test_strips_stand_under_each_other_by_name() -> None:
     ("<b>&", "&lt;b&gt;&amp;"), ("abcdefghijkl", "abcdefghijkl"), ("abcdefghijklm", "abcdef…ijklm"),
 ])  # fmt: skip
 def test_names_as_plotly_must_be_given_them(text: str, shown: str) -> None:
-    assert draw.plain(text) == shown
+    assert frame.plain(text) == shown
 
 
 # checks, each on forged numbers

@@ -23,6 +23,8 @@ from viz_app.views.from_rnn.learners import Learner
 from viz_app.views.inside import scaling as inside_scaling
 from viz_app.views.masks import state as masks_state
 from viz_app.views.masks import text as masks_text
+from viz_app.views.positions import measured_text as measured
+from viz_app.views.positions import order_text as order
 from viz_app.views.positions import text as positions
 
 
@@ -178,7 +180,7 @@ def test_names_and_lengths_of_waves() -> None:
     assert positions.dimension("paper", 5, 6.2832) == "dimension 5: cos, wavelength 6.3"
     assert positions.dimension("sin-sin", 5, 6.2832) == "dimension 5: sin, wavelength 6.3"
     assert positions.dimension("model", 5, None) == "dimension 5"
-    assert (positions.share(0.1234), positions.share(2e-9)) == ("12.3 %", "0 (rounding: 2e-09)")
+    assert (measured.share(0.1234), measured.share(2e-9)) == ("12.3 %", "0 (rounding: 2e-09)")
     waves = torch.tensor([6.0, 50.0, 100.0, 101.0, 5e9])
     assert positions.turns(waves, 100) == (
         "3 of 5 dimensions come round at least once in 100 positions and tell near places apart; the slower ones tell far places "
@@ -189,21 +191,21 @@ def test_names_and_lengths_of_waves() -> None:
 
 def test_what_adding_costs() -> None:
     x, p = torch.full((3, 4), 2.0), torch.full((3, 4), 0.5)
-    said = positions.adding(x, p, "sinusoidal")
+    said = order.adding(x, p, "sinusoidal")
     assert "one after the other, 8 numbers, and multiply by [I; I]" in said
     assert "that gives x + p, 4 numbers." in said
     assert said.endswith(
         "at the price of 4 × 4 more weights in each projection. Adding shares one matrix; keeping the two apart is left to "
         "training. Here token vectors have a length of 4.00 on average and position vectors 1.00."
     )
-    assert positions.adding(x, p, "none") == (
+    assert order.adding(x, p, "none") == (
         f"{said} This model adds no positions; p here is the paper's table, which it does not use."
     )
 
 
 def test_the_table_of_the_three_formulas() -> None:
     made = replace(measure("paper", 100, 8, 5), moving=7, rotation_miss=3e-9, best_linear_miss=0.25, n_fit=123)
-    rows = dict(positions.measured_rows([made]))
+    rows = dict(measured.measured_rows([made]))
     lengths = made.table.norm(dim=1)
     assert rows["Dimensions that move at all (by 0.01 or more)"] == ["7 of 8"]
     assert rows["Length of the vectors, shortest to longest"] == [f"{lengths.min():.2f} to {lengths.max():.2f}"]
@@ -217,7 +219,7 @@ def test_the_table_of_the_three_formulas() -> None:
     distances = torch.cdist(made.table, made.table).fill_diagonal_(torch.inf)
     a, b = divmod(int(distances.argmin()), 100)
     assert rows["The two positions hardest to tell apart"][0].endswith(f", {distances[a, b]:.3f} apart")
-    assert positions.measured_note(made) == (
+    assert measured.measured_note(made) == (
         "The upper rows are over the 100 positions shown. Shifts are measured over 123 positions, at least four times as many as "
         "dimensions, so that no matrix fits by luck; a miss is the root mean square, as a share of the vectors' length."
     )
@@ -236,21 +238,21 @@ def test_the_shuffle_test() -> None:
         "With positions, a token's vector after layer 1 is on average 75 % of its length away from what it was (141 % would be a "
         "right angle, at equal lengths). With positions switched off, "
     )
-    assert positions.shuffled(shuffle(0.75), shuffle(0.0), "sinusoidal") == (
+    assert order.shuffled(shuffle(0.75), shuffle(0.0), "sinusoidal") == (
         f"{with_positions}every vector is the same as before, only in another place: the largest change anywhere is 0 of a "
         "vector's length."
     )
-    assert positions.shuffled(shuffle(0.75), shuffle(0.5), "sinusoidal") == (
+    assert order.shuffled(shuffle(0.75), shuffle(0.5), "sinusoidal") == (
         f"{with_positions}a vector still changed by 0.50 of its length: more than rounding explains."
     )
-    assert positions.shuffled(shuffle(0.75), shuffle(0.5), "none") == (
+    assert order.shuffled(shuffle(0.75), shuffle(0.5), "none") == (
         "This model has no position vectors; yet a vector changed by 0.50 of its length."
     )
-    assert positions.shuffled(shuffle(0.0), shuffle(0.0), "none") == (
+    assert order.shuffled(shuffle(0.0), shuffle(0.0), "none") == (
         "This model has no position vectors. Its encoder cannot know the order of the source: reordering the tokens only reorders "
         "its vectors (largest change 0 of their length)."
     )
-    assert positions.shuffled(shuffle(0.75, (0, 1, 2)), shuffle(0.0), "sinusoidal") == (
+    assert order.shuffled(shuffle(0.75, (0, 1, 2)), shuffle(0.0), "sinusoidal") == (
         "Nothing can change places here: besides the end mark there is only one token. Type more words at the left."
     )
 

@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 
 from models.analysis.layer_timing import LENGTHS, Timing
 from models.analysis.reach import KINDS, Reach
+from viz_app.drawing.frame import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash, titled
 from viz_app.drawing.look import Look
-from viz_app.views.positions.charts import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash, titled
 
 COLOURS = dict(zip(KINDS, LINES, strict=False))     # a layer keeps its colour
 SQUARE = 118     # px, a side of one layer's timetable

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 
 from models import Scope
 from models.layers.sublayers import FEED_FORWARD
+from viz_app.drawing.frame import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash
 from viz_app.drawing.look import Look
-from viz_app.views.positions.charts import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash
 
 ENOUGH = 90.0    # percent on validation cases: what "learned" means in the table
 

@@ -1,9 +1,6 @@
 """Pictures of position tables: curves, wavelengths, heatmaps, similarity by distance, a pair of dimensions turning."""
 
-import textwrap
-from collections.abc import Mapping, Sequence
-from html import escape
-from types import MappingProxyType
+from collections.abc import Sequence
 
 import altair as alt
 import numpy as np
@@ -13,25 +10,12 @@ import torch
 from torch import Tensor
 
 from models.analysis.position_measures import Similarity
+from viz_app.drawing.frame import LINE_STYLES, LINES, bar, framed, scale_of, titled
 from viz_app.drawing.look import Look
 
-LINES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#999933"]  # as HEAD_COLOURS
-# a line's dashes and gaps in px, in the order of LINES: told apart without colours
-LINE_STYLES = [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [12, 3], [4, 2], [1, 3], [9, 3, 2, 3, 2, 3]]
 DOTTED = 160  # up to so many positions, each is a dot on its curve
 PLANE_POINTS = 64  # positions drawn in the plane of one pair
-FONT = "Source Sans, sans-serif"
-NOTHING: Mapping = MappingProxyType({})
-NOTE_LINE = 16  # px
-GRID = "rgba(128, 136, 153, 0.25)"
-LEGEND = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}     # in a margin under the picture
 NEVER = 1e9  # a wavelength beyond this never comes round in any text
-
-
-def titled(chart: alt.Chart, text: str, height: int) -> alt.Chart:
-    """The chart with a title in words, broken into lines, and a fixed height."""
-    title = alt.TitleParams(textwrap.wrap(text, 44), anchor="start", fontSize=14, fontWeight=600, offset=10)
-    return chart.properties(title=title, height=height)
 
 
 def curves(table: Tensor, dims: Sequence[int], names: Sequence[str], title: str) -> alt.Chart:
@@ -130,74 +114,6 @@ def _cells(table: Tensor, look: Look, limit: float = 0.0, **more: object) -> dic
     return {"type": "heatmap", "z": values, "zmin": -limit, "zmax": limit, **colours, **more}
 
 
-def framed(
-    traces: Sequence[dict],
-    look: Look,
-    title: str,
-    height: int,
-    wrap: int = 62,
-    *,
-    x: Mapping[str, object] = NOTHING,
-    y: Mapping[str, object] = NOTHING,
-    margin: Mapping[str, int] = NOTHING,
-    note: str = "",
-    **layout: object,
-) -> go.Figure:
-    """The traces with a title in words, rows counted downwards, the page's colours, and no other decoration.
-
-    `x` and `y` say more about the axes, `layout` about the whole, `note`, under the lower axis, whose numbers these are: so it
-    is in the file that the picture's camera saves. All in one call and without plotly's template: each later
-    change to a figure is checked against all of it, the template is copied into each, and both take longer than drawing."""
-    lines, notes = textwrap.wrap(title, wrap), textwrap.wrap(note, wrap)
-    under = NOTE_LINE * len(notes)
-    room = 20 * max(len(lines), 2 if wrap < 50 else 1)  # narrow pictures stand side by side: two lines for each
-    words = {"text": "<br>".join(lines), "font": {"size": 14, "weight": 600}, "xref": "container", "yref": "container"}
-    words |= {"x": 0, "xanchor": "left", "y": 1 - 21 / (height + under), "yanchor": "bottom", "pad": {"l": 2}}
-    sides = {"showgrid": False, "zeroline": False, "automargin": True}
-    margins = {"l": 55, "r": 10, "t": 14 + room, "b": 45, **margin}
-    return go.Figure({
-        "data": list(traces),
-        "layout": {
-            "template": {},
-            "title": words,
-            "height": height + under,
-            "margin": {**margins, "b": margins["b"] + under},
-            "annotations": [_note(notes, look, margins["l"])] if notes else [],
-            "showlegend": False,
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": look.text, "family": FONT},
-            "hoverlabel": {"bgcolor": look.paper, "font": {"color": look.text}},
-            "modebar": {"color": look.quiet, "bgcolor": "rgba(0,0,0,0)"},
-            "xaxis": {**sides, **x},
-            "yaxis": {**sides, "autorange": "reversed", **y},
-            **layout,
-        },
-    })
-
-
-def _note(lines: Sequence[str], look: Look, left: int) -> dict:
-    """Lines of small print that begin at the picture's edge, `left` of the axes."""
-    place = {"xref": "paper", "x": 0, "xanchor": "left", "xshift": 4 - left, "yref": "paper", "y": 0, "yanchor": "top"}
-    text = "<br>".join(escape(line, quote=False) for line in lines)
-    return {**place, "yshift": -42, "align": "left", "showarrow": False, "text": text, "font": {"size": 12, "color": look.quiet}}
-
-
-def plotly_dash(lengths: Sequence[int]) -> str:
-    """One of LINE_STYLES as plotly takes it."""
-    return ",".join(f"{length}px" for length in lengths)
-
-
-def bar(look: Look, title: str | dict = "", **more: object) -> dict:
-    """The scale beside a map."""
-    return {"thickness": 11, "outlinewidth": 0, "tickformat": ".3~g", "title": title, **more}
-
-
-def scale_of(colours: list[str]) -> list[list]:
-    """A plotly colour scale through these colours at even steps."""
-    return [[i / (len(colours) - 1), colour] for i, colour in enumerate(colours)]
-
-
 def similarity_chart(
     similarity: Similarity, look: Look, title: str, domain: tuple[float, float], height: int = 300
 ) -> alt.Chart:
@@ -275,8 +191,3 @@ def strips(rows: dict[str, Tensor], look: Look, title: str, axis: str, note: str
     cells = _cells(torch.stack(list(rows.values())), look, y=list(rows), ygap=4, hovertemplate=hover)
     x = {"title": {"text": axis}, "tickformat": "d"}
     return framed([cells], look, title, 300, 56, x=x, y={"type": "category"}, margin={"l": 110}, note=note)
-
-
-def plain(text: str) -> str:
-    """The text as plotly must be given it to show every sign: it reads <b> and &amp; as formatting."""
-    return escape(text if len(text) <= 12 else text[:6] + "…" + text[-5:], quote=False)

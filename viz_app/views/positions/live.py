@@ -29,8 +29,8 @@ from viz_app.session.parameters import Choice, Switch, Whole
 from viz_app.views.positions import charts as figures
 from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
+from viz_app.views.positions import order_text as say
 from viz_app.views.positions import shuffle as draw_shuffle
-from viz_app.views.positions import text as say
 
 ORDER = Choice("positions-order", "shuffled", options=tuple(ORDERS))
 SEED, WRITING = Whole("positions-seed", 0), Switch("positions-write")

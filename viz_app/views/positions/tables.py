@@ -21,6 +21,7 @@ from viz_app.session.parameters import Choice, Several, Whole
 from viz_app.views.positions import charts as draw
 from viz_app.views.positions import claims as claims
 from viz_app.views.positions import files as files
+from viz_app.views.positions import measured_text as measured
 from viz_app.views.positions import text as say
 
 SIZES = [2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512]     # of d_model
@@ -108,8 +109,8 @@ def misprints(shown: CurrentRun) -> None:
         for column, m in zip(st.columns(3, gap="medium"), measures, strict=True):
             with column:
                 row(m)
-    st.markdown(say.measured_table(measures))
-    st.caption(say.measured_note(measures[0]))
+    st.markdown(measured.measured_table(measures))
+    st.caption(measured.measured_note(measures[0]))
     left, right = st.columns(2, gap="medium")
     name = f"formulas.{n}x{d_model}.shift{shift}"
     size = {"formulas": ", ".join(FORMULAS), "size": say.size(n, d_model), "shift": f"{shift}"}
@@ -124,7 +125,7 @@ def _said(m: FormulaMeasures) -> None:
     """A formula, and what its numbers mean."""
     st.markdown(f"**{say.NAMES[m.formula]}**")
     st.latex(say.LATEX[m.formula])
-    st.markdown(say.verdict(m))
+    st.markdown(measured.verdict(m))
 
 
 def _map(m: FormulaMeasures) -> None:

@@ -1,0 +1,111 @@
+"""What the Positions page says of a text: what the shuffle test found, and what adding a position to a token comes to."""
+
+from torch import Tensor
+
+from models.analysis.permutation_test import ShuffleTest
+from models.architectures import Model
+from viz_app.views.positions.shuffle import UNRELATED, says
+
+SAME, SAME_FLOAT = 1e-6, 1e-4     # of a vector's length: no change, and no change but rounding through every layer
+
+RECURRENT = (
+    "**This model has no position vectors, and needs none.** It is an RNN: each state is made from the one read before and a "
+    "token, so the order is in the recurrence itself. "
+)
+NOT_ADDED = RECURRENT + (
+    "So there is nothing to add and nothing to concatenate. Choose a Transformer at the left to see how a position vector is "
+    "added to a token's."
+)
+NOT_ATTENDED = (
+    "**The encoder of this model has no attention of its own**, so no W reads the sum of token and position here. Choose a "
+    "Transformer at the left."
+)
+
+_OF_ONE_TEXT = (
+    "**The shuffle test here is for models that read one text and write another.** This model reads one row, in which special "
+    "tokens and segments have their places, too. Open **eng-fra** or **dates** for the test; the sections beside it show this "
+    "model's own position vectors."
+)
+_NOT_SHUFFLED = (
+    "**There is no shuffle test for this model.** The test asks what an encoder, which reads a text all at once, makes of its "
+    "tokens in another order. Here every token reads only those before it: the look-ahead mask alone tells the first from the "
+    "last, and a text in another order is another text. Open **eng-fra** or **dates** for the test; the sections beside it "
+    "show this model's own position vectors."
+)
+
+
+def not_shuffled(model: Model) -> str:
+    """Why there is no shuffle test for a model that does not read one text and write another."""
+    return _NOT_SHUFFLED if model.continues else _OF_ONE_TEXT
+
+
+def recurrent(test: ShuffleTest) -> str:
+    """What the shuffle test found in an RNN's encoder, in words."""
+    if test.order == tuple(range(len(test.order))):
+        return RECURRENT + "Nothing can change places here: besides the end mark there is only one token. Type more words."
+    found = ", ".join(f"{name} {100 * float(mean):.0f} %" for name, mean in zip(test.stages, test.mean, strict=True))
+    same = ", ".join(
+        f"{name} {int((change < SAME).sum())}" for name, change in zip(test.stages, test.change, strict=True)
+    )
+    ways = "Reading forwards, a state can only change from the first moved place on" + (
+        "; reading backwards, only up to the last one" if len(test.stages) > 1 else ""
+    )
+    return (
+        f"{RECURRENT}Put the same tokens in another order, and each token's state moves on average by this share of its length: "
+        f"{found} ({100 * UNRELATED:.0f} % would be a right angle, at equal lengths). {ways}: of {len(test.order)} states these "
+        f"are the same as before: {same}. There is nothing to switch off, as there is in a Transformer."
+    )
+
+
+def shuffled(positioned: ShuffleTest, bare: ShuffleTest, kind: str) -> str:
+    """What the shuffle test found, in words."""
+    n = len(positioned.order)
+    if positioned.order == tuple(range(n)):
+        return (
+            "Nothing can change places here: besides the end mark there is only one token. Type more words at the left."
+        )
+    last, place = float(positioned.mean[-1]), positioned.stages[-1]
+    exact = says(float(bare.largest.max()))
+    rounding = "" if exact == "0" else " That is rounding, because sums are added up in another order."
+    where = "as it enters the model" if place == "input" else f"after {place}"
+    same = float(bare.largest.max()) < SAME_FLOAT
+    if kind == "none":
+        return (
+            "This model has no position vectors. Its encoder cannot know the order of the source: reordering the tokens only "
+            f"reorders its vectors (largest change {exact} of their length).{rounding}"
+            if same else f"This model has no position vectors; yet a vector changed by {exact} of its length."
+        )
+    without = (
+        f"every vector is the same as before, only in another place: the largest change anywhere is {exact} of a vector's length."
+        f"{rounding}" if same else f"a vector still changed by {exact} of its length: more than rounding explains."
+    )
+    return (
+        f"With positions, a token's vector {where} is on average {100 * last:.0f} % of its length away from what it was "
+        f"({100 * UNRELATED:.0f} % would be a right angle, at equal lengths). With positions switched off, {without}"
+    )
+
+
+def through(config: object) -> str:
+    """Over the products of both with W_Q, and whether they are the model's own."""
+    title = "Both through the model's first W_Q, without its bias: the same numbers"
+    if config.positions == "none":
+        return f"{title} (this model itself adds no p)"
+    return f"{title} (in this model LayerNorm comes between)" if getattr(config, "norm", "post") == "pre" else title
+
+
+def adding(x: Tensor, p: Tensor, kind: str) -> str:
+    """Why adding is a projection of concatenating, for vectors of these sizes."""
+    d = x.shape[1]
+    lent = (
+        " This model adds no positions; p here is the paper's table, which it does not use." if kind == "none" else ""
+    )
+    return (
+        f"**Adding is concatenating, then projecting.** Write x and p one after the other, {2 * d} numbers, and "
+        f"multiply by [I; I], two unit matrices one above the other: that gives x + p, {d} numbers. So whatever W "
+        "follows,\n\n"
+        r"$$\begin{bmatrix}x & p\end{bmatrix}\begin{bmatrix}W\\W\end{bmatrix}=(x+p)\,W.$$"
+        "\n\nConcatenating could do a little more: p might have a matrix of its own below W, at the price of "
+        f"{d} × {d} more weights in each projection. Adding shares one matrix; keeping the two apart is left to "
+        f"training. Here token vectors have a length of {float(x.norm(dim=1).mean()):.2f} on average and position vectors "
+        f"{float(p.norm(dim=1).mean()):.2f}.{lent}"
+    )

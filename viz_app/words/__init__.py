@@ -1,0 +1,47 @@
+"""What the app says, in words: `words.kind_title`, `words.terms`, `words.trained` and so on, by purpose in three files."""
+
+from viz_app.words.attention import (  # fmt: skip
+    STEP,
+    axes,
+    departures,
+    formula,
+    head_title,
+    how_to_read,
+    is_alignment,
+    kind_short,
+    kind_subtitle,
+    kind_title,
+    layer_place,
+    place,
+    sides,
+    where_from,
+)
+from viz_app.words.terms import (  # fmt: skip
+    ONE_TEXT,
+    TASKS,
+    Stream,
+    Terms,
+    terms,
+)
+from viz_app.words.training import (  # fmt: skip
+    after_steps,
+    at_step,
+    length,
+    listed,
+    made,
+    measured,
+    score,
+    sentence,
+    trained,
+    trained_briefly,
+    trained_otherwise,
+    unequal,
+    warned,
+)
+
+__all__ = [
+    "ONE_TEXT", "STEP", "TASKS", "Stream", "Terms", "after_steps", "at_step", "axes", "departures", "formula", "head_title",
+    "how_to_read", "is_alignment", "kind_short", "kind_subtitle", "kind_title", "layer_place", "length", "listed", "made",
+    "measured", "place", "score", "sentence", "sides", "terms", "trained", "trained_briefly", "trained_otherwise",
+    "unequal", "warned", "where_from",
+]  # fmt: skip

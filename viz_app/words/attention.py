@@ -1,0 +1,133 @@
+"""What the app says about attention: titles, axes, explanations. Layers and heads are counted from 1 here."""
+
+from models.trace import AttentionSite
+from viz_app.words.terms import Terms
+
+# (stack, role) → what this kind of attention is called, and where there is little room
+_TITLES = {
+    ("encoder", "self"): ("Encoder self-attention", "Encoder self"),
+    ("decoder", "self"): ("Decoder masked self-attention", "Decoder self"),
+    ("decoder", "cross"): ("Cross-attention", "Cross"),
+    ("decoder", "alignment"): ("Alignment", "Alignment"),
+}
+
+STEP = "a row is read → written"      # how a row is named where the model writes
+
+
+def is_alignment(site: AttentionSite) -> bool:
+    """Whether this is an RNN's alignment, which has no W_Q, W_K, W_V and W_O, and one head."""
+    return site.role == "alignment"
+
+
+def kind_title(site: AttentionSite) -> str:
+    """What this kind of attention is called."""
+    return _TITLES[site.stack, site.role][0]
+
+
+def kind_short(site: AttentionSite) -> str:
+    """The same where there is little room."""
+    return _TITLES[site.stack, site.role][1]
+
+
+def kind_subtitle(site: AttentionSite, t: Terms) -> str:
+    """Who reads what in this kind of attention."""
+    query, key = t.of(site.query_stream), t.of(site.key_stream)
+    return f"{query.text} reads {'itself' if site.query_stream == site.key_stream else key.text}"
+
+
+def layer_place(site: AttentionSite) -> str:
+    """Which layer this is, for people: counted from 1."""
+    side = site.stack.capitalize()
+    if is_alignment(site):
+        return f"{side}, alignment"
+    numbered = any(part.isdigit() for part in site.name.split("."))
+    return f"{side} layer {site.layer + 1}" if numbered else f"{side}, {kind_title(site).lower()}"
+
+
+def place(site: AttentionSite, head: int) -> str:
+    """Where this head is, for people: counted from 1."""
+    return layer_place(site) if is_alignment(site) else f"{layer_place(site)}, head {head + 1}"
+
+
+def head_title(site: AttentionSite, head: int, t: Terms) -> str:
+    """What one head's picture is, in one sentence."""
+    query, key = t.of(site.query_stream), t.of(site.key_stream)
+    return f"{place(site, head)}: what each {query.token} reads from {key.text}"
+
+
+def axes(site: AttentionSite, t: Terms, writes: bool = False) -> tuple[str, str]:
+    """(query axis, key axis): who reads, and what is read; `writes` if a row is named by what it reads and what it writes."""
+    query, key = t.of(site.query_stream), t.of(site.key_stream)
+    return f"who reads (query): {query.text}{f', {STEP}' * writes}", f"what is read (key): {key.text}"
+
+
+def sides(writes: bool) -> str:
+    """What rows and columns are, where there is no room for their names."""
+    return f"Rows read{f' ({STEP})' * writes}, columns are read"
+
+
+def where_from(site: AttentionSite, t: Terms) -> str:
+    """Where the queries, keys and values of this kind of attention come from."""
+    query, key = t.of(site.query_stream), t.of(site.key_stream)
+    if is_alignment(site):
+        return (
+            "Queries are the decoder's state **s(i−1)** before a step; keys and values are both the encoder's states "
+            f"**h(j)**, one for each {key.token}. Their mixture, the context c(i), is what the step then reads. A row "
+            "stands for the step that reads its token and writes the next: it chooses before it has read that token, knowing "
+            "of its own text only what stands above."
+        )
+    if site.role == "cross":
+        return (
+            f"Queries **Q** come from {query.text} (the decoder); keys **K** and values **V** come from {key.text} "
+            "(as it leaves the encoder). This is where the two texts meet."
+        )
+    all_ = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"
+    if site.stack == "encoder":
+        return f"{all_}: each {query.token} may read every other, in both directions."
+    return (
+        f"{all_}. Nothing may read what comes after it, because while the model writes, that does not exist yet: these cells "
+        "are hatched and their weight is exactly 0."
+    )
+
+
+def formula(site: AttentionSite) -> str:
+    """The similarity as a formula, with its numbers where it is short."""
+    if is_alignment(site):
+        return "v·tanh(W s(i−1) + U h(j))"
+    learned = site.similarity.learned
+    return {
+        "scaled dot": f"q·k / √{site.d_head}",
+        "cosine": f"{float(learned['log_t'].exp()):.3g} · cos(q, k)" if "log_t" in learned else "",
+    }.get(site.similarity.name) or site.similarity.formula
+
+
+def how_to_read(site: AttentionSite, writes: bool = False) -> str:
+    """How one row of the picture is made, in words and then in symbols; `writes` as in `axes`."""
+    named = " It is named by the token just read and the one to be written: **read → written**." if writes else ""
+    passes_on = (
+        "the context is that mixture of the states, Σ weight · h(j)." if is_alignment(site)
+        else "the head then passes on that mixture of the values, weights · V."
+    )
+    return (
+        f"Each row is one reader.{named} Its weights say how it divides its attention: none is negative and together they make 1. "
+        f"They are softmax({formula(site)}) over the keys the row may read; {passes_on}"
+    )
+
+
+def departures(config: object) -> str:
+    """Where our model with an alignment is not the one of its paper; empty for another model."""
+    if getattr(config, "attention", "") != "bahdanau":
+        return ""
+    start = (
+        "both of the encoder's ends, s(0) = tanh(W [h→(m); h←(1)] + b); the paper takes h←(1) alone" if config.bidirectional else
+        "the end of its one reading, s(0) = tanh(W h(m) + b); the paper reads backwards too and takes h←(1)"
+    )
+    cell = (
+        "Its GRU lets the reset gate act on U s(i−1); the paper's on s(i−1)" if config.cell == "gru" else
+        "Its cell is a plain tanh; the paper's has gates"
+    )
+    return (
+        f"**Where this model is not the paper's** (Bahdanau et al. 2015, A.2.2). It starts from {start}. It reads the next token "
+        "from tanh(W [s(i); y(i−1); c(i)] + b); the paper from a maxout layer of s(i−1), y(i−1) and c(i). "
+        f"{cell}. One matrix embeds source and target and gives the logits; the paper has a matrix for each."
+    )
