@@ -19,8 +19,8 @@ THINGS = ("football", "apple", "milk", "book", "key", "hat", "letter", "lamp")
 GOES = ("went to the", "moved to the", "travelled to the", "journeyed to the", "went back to the")
 TAKES = ("picked up the", "took the", "got the", "grabbed the")
 N_FACTS = (1, 2)
-LONGEST = 10    # sentences
-LONGEST_AT_FIRST, STEPS_A_SENTENCE = 5, 2000     # in training: how long, and when it grows by one
+LONGEST = 8    # sentences
+LONGEST_AT_FIRST, STEPS_A_SENTENCE = 5, 3000     # in training: how long, and when it grows by one
 
 Part = Literal["train", "validation", "test"]
 
