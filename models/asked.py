@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from models.architectures.base import ORDER, POSITIONS, TEXT, Field
+from models.errors import CheckpointError
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import Encoding, framed, joined
 from models.tokenizers.special_tokens import BERT
@@ -83,7 +84,12 @@ def _row(text: str, field: Field, tokenizer: Tokenizer, n_ctx: int) -> Encoding:
     if len(text) > 20 * n_ctx:   # no need to tokenise what cannot fit
         message = f"the {field.title} has {len(text):,} characters; this model reads at most {n_ctx} tokens"
         raise InputError(message, field.name)
-    row = tokenizer.encode(text, before=field.before, after=field.after)
+    try:
+        row = tokenizer.encode(text, before=field.before, after=field.after)
+    except CheckpointError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error), field.name) from None
     if field.segment is not None and not any(row.offsets):
         raise InputError(f"the {field.title} holds nothing that this model can read", field.name)
     return row if field.segment is None else replace(row, segments=(field.segment,) * len(row.ids))

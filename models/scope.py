@@ -18,6 +18,7 @@ from models.asked import InputError, Texts, Value
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, snapshots
 from models.devices import chosen_device
 from models.fingerprint import fingerprint, weights_digest
+from models.hub import load as hub
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, finish, record
 from models.trace.edits import Edits, editing
@@ -39,11 +40,21 @@ def shipped() -> list[str]:
     return sorted(p.parent.name for p in shipped_folder().glob("*/config.json"))
 
 
-def load(name: str | Path, *, device: str | torch.device | None = None, snapshot: int | None = None) -> "Scope":
-    """A shipped checkpoint by its name, or any checkpoint folder; at an earlier training step if `snapshot` says so.
+def load(
+    name: str | Path,
+    *,
+    device: str | torch.device | None = None,
+    snapshot: int | None = None,
+    dtype: str | torch.dtype | None = None,
+) -> "Scope":
+    """A shipped checkpoint by its name, or any checkpoint folder, of ours or of Hugging Face; at an earlier training step if
+    `snapshot` says so. `dtype` is in which numbers a model of Hugging Face runs, those of its files if None.
 
     Raises CheckpointError, saying what is wrong with which file."""
-    return Scope(load_checkpoint(folder_of(name), snapshot), chosen_device(device))
+    folder, device = folder_of(name), chosen_device(device)
+    if hub.is_folder(folder):
+        return Scope(hub.load(folder, device, dtype), device)
+    return Scope(load_checkpoint(folder, snapshot), device)
 
 
 def folder_of(name: str | Path) -> Path:

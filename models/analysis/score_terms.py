@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from models.layers.similarity import Similarity
+from models.layers.similarity import TIMES, Similarity
 
 
 @dataclass(frozen=True)
@@ -39,5 +39,6 @@ def compare(similarity: Similarity, q: Float[Tensor, "d"], k: Float[Tensor, "key
         "scaled dot": lambda: met / q.shape[-1] ** 0.5,
         "cosine": lambda: similarity.learned["log_t"].exp() * met,
         "additive": lambda: similarity.learned["v"] * met,
+        TIMES: lambda: similarity.learned["s"] * met,
     }.get(similarity.name, lambda: met)()
     return Comparison(q, k, met, terms)

@@ -7,9 +7,10 @@ from models.architectures.gpt import GPT, GPTConfig
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.architectures.transformer import Transformer, TransformerConfig
 from models.architectures.xlnet import XLNet, XLNetConfig
+from models.hub.config import HubConfig
 
 Model = Architecture
-Config = TransformerConfig | Seq2SeqConfig | AttentionOnlyConfig | GPTConfig | BERTConfig | XLNetConfig
+Config = TransformerConfig | Seq2SeqConfig | AttentionOnlyConfig | GPTConfig | BERTConfig | XLNetConfig | HubConfig
 
 ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
     "transformer": (Transformer, TransformerConfig),
@@ -22,8 +23,8 @@ ARCHITECTURES: dict[str, tuple[type[Model], type[Config]]] = {
 
 
 def name_of(config: Config) -> str:
-    """The architecture a configuration belongs to."""
-    return next(name for name, (_, read) in ARCHITECTURES.items() if isinstance(config, read))
+    """The architecture a configuration belongs to; a model of others says its own."""
+    return next((name for name, (_, read) in ARCHITECTURES.items() if isinstance(config, read)), "") or config.architecture
 
 
 def family_of(config: Config) -> Family:

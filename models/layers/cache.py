@@ -1,10 +1,22 @@
 """What one decoding run keeps of its past, so that a step computes only what is new."""
 
 from collections.abc import Callable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor
 
 LEAST_ROOM = 32     # positions; a cache that is full doubles its room
+
+
+@runtime_checkable
+class Other(Protocol):
+    """A cache of another library's, which goes along with ours."""
+
+    def cut(self, n: int) -> None: ...
+    def reorder(self, rows: Tensor) -> None: ...
+
+
+AnOther = TypeVar("AnOther", bound=Other)
 
 
 class Cache:
@@ -15,6 +27,7 @@ class Cache:
         self._kept: dict[str, tuple[Tensor, ...]] = {}
         self._growing: dict[str, _Growing] = {}
         self._of_weights: dict[str, tuple[Tensor, ...]] = {}
+        self._others: dict[str, Other] = {}
 
     def __contains__(self, path: str) -> bool:
         return path in self._kept or path in self._growing
@@ -38,16 +51,26 @@ class Cache:
             self._of_weights[path] = make()
         return self._of_weights[path]
 
+    def other(self, path: str, make: Callable[[], AnOther]) -> AnOther:
+        """Another library's cache of this run, made at the first call."""
+        if path not in self._others:
+            self._others[path] = make()
+        return self._others[path]
+
     def cut(self, n: int) -> None:
         """Forget the keys and values of all target positions but the first n; a recurrent state has no way back."""
         for growing in self._growing.values():
             growing.n = n
+        for other in self._others.values():
+            other.cut(n)
 
     def reorder(self, rows: Tensor) -> None:
         """Keep these batch rows, in this order (beam search)."""
         self._kept = {path: tuple(t[rows] for t in tensors) for path, tensors in self._kept.items()}
         for growing in self._growing.values():
             growing.reorder(rows)
+        for other in self._others.values():
+            other.reorder(rows)
 
 
 class _Growing:

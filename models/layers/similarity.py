@@ -82,6 +82,14 @@ KINDS = {
 }
 
 
+def times(q: Float[Tensor, "*b query d"], k: Float[Tensor, "*b key d"], s: Float[Tensor, ""]) -> Scores:
+    """s·q·k, with a constant s of the model's own."""
+    return s * dot(q, k)
+
+
+TIMES = "dot times a constant"      # of models of others; no model is made with it here
+
+
 @dataclass(frozen=True)
 class Similarity:
     """A similarity with the numbers it has learned; called with q and k it gives their scores, (query, key)."""
@@ -90,15 +98,26 @@ class Similarity:
     learned: dict[str, Tensor] = field(default_factory=dict)
 
     def __call__(self, q: Tensor, k: Tensor) -> Scores:
-        return KINDS[self.name].function(q, k, **self.learned)
+        return self._kind.function(q, k, **self.learned)
 
     @property
     def formula(self) -> str:
-        return KINDS[self.name].formula
+        return self._kind.formula
+
+    @property
+    def _kind(self) -> Kind:
+        return KINDS.get(self.name) or Kind(times, "s·q·k")
 
     def moved(self, still: Callable[[Tensor], Tensor]) -> "Similarity":
         """With its numbers after `still`."""
         return replace(self, learned={name: still(number) for name, number in self.learned.items()})
+
+
+def of_scale(scale: float | None, d_head: int) -> Similarity:
+    """The dot product times a scale, None for 1/√d_head, under its name."""
+    if scale is None or math.isclose(scale, d_head**-0.5, rel_tol=1e-6):
+        return Similarity("scaled dot")
+    return Similarity("dot") if scale == 1 else Similarity(TIMES, {"s": torch.tensor(scale)})
 
 
 class LearnedSimilarity(nn.Module):

@@ -86,6 +86,7 @@ def finish(
             similarity=s.similarity.moved(numbers),
             projections={n: tuple(map(numbers, wb)) for n, wb in s.projections.items()},
             terms=tuple(term.moved(lambda t, axis: still(t, query, axis), numbers) for term in s.terms),
+            given=None if s.given is None else still(s.given, query, 2)[..., : length[key]],
             query_tokens=tokens[query],
             key_tokens=tokens[key],
         )

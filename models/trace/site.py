@@ -21,7 +21,9 @@ Rows = slice | None     # of the queries; None for all
 @dataclass(frozen=True)
 class AttentionSite:
     """Shapes: q (batch, head, query, d_head); k, v (batch, key head, key, d_head); `out` is what the fused kernel returned,
-    (batch, head, query, d_head). Where there are fewer key heads than heads, a group of heads reads the same one."""
+    (batch, head, query, d_head). Where there are fewer key heads than heads, a group of heads reads the same one.
+
+    Of a site of given weights, (batch, head, query, key), there is nothing else: a library handed them out and not their causes."""
 
     name: str
     site_kind: SiteKind
@@ -37,6 +39,14 @@ class AttentionSite:
     query_tokens: tuple[str, ...] = ()
     key_tokens: tuple[str, ...] = ()
     terms: tuple[ScoreTerm, ...] = ()
+    number: int | None = None                 # of its layer, where its name does not say
+    dtype: torch.dtype = torch.float32        # in which the model ran
+    given: Tensor | None = None
+
+    @property
+    def has_causes(self) -> bool:
+        """Whether q, k, v and scores are known; if not, its weights are all there is."""
+        return self.given is None
 
     @property
     def kind(self) -> str:
@@ -64,6 +74,8 @@ class AttentionSite:
     @property
     def layer(self) -> int:
         """The layer's number, from 0, within its stack."""
+        if self.number is not None:
+            return self.number
         return next((int(part) for part in self.name.split(".") if part.isdigit()), 0)
 
     @property
@@ -96,7 +108,9 @@ class AttentionSite:
         return self.mask.blocked_by(query, key, self.n_query, self.n_key, batch, head)
 
     def scores(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query key"]:
-        """Scaled similarity and the named terms, before the mask, of one head or of all; of all queries or a slice."""
+        """Scaled similarity and the named terms, before the mask, of one head or of all; of all queries or a slice. Raises
+        ValueError for given weights."""
+        self._need_causes("scores")
         q, k = self._part("q", head, batch), self._part("k", head, batch)
         scores = self.similarity(q[..., rows or slice(None), :], k)
         if self.terms:
@@ -106,11 +120,18 @@ class AttentionSite:
 
     def weights(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query key"]:
         """softmax of the masked scores. Rows sum to 1; a row with nothing allowed is all zeros."""
+        if self.given is not None:
+            return self.given[batch][slice(None) if head is None else head][..., rows or slice(None), :]
         return masked_softmax(self.scores(head, batch, rows), self.allowed(batch, head, rows))
 
     def head_out(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query d_head"]:
-        """weights · v, before W_O."""
+        """weights · v, before W_O. Raises ValueError for given weights."""
+        self._need_causes("head_out")
         return self.weights(head, batch, rows) @ self._part("v", head, batch)
+
+    def _need_causes(self, wanted: str) -> None:
+        if not self.has_causes:
+            raise ValueError(f"{self.name} has no {wanted}: its library handed out finished weights, and not what they come from")
 
     def _part(self, part: str, head: int | None, batch: int) -> Tensor:
         kept = self.kept(part)

@@ -1,0 +1,140 @@
+"""What a model hands its attention as a mask, taken apart: the named layers it is made of, and what it adds to the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from models.layers.masks import LOOK_AHEAD, PADDING, Mask, MaskLayer
+from models.trace.edits import MaskChange
+from models.trace.terms import Axis, DistanceTerm, ScoreTerm
+
+OWN = "the model's own mask"
+BIAS = "the model's own bias"
+LOWEST = -1e4       # what is added to a score to forbid a cell lies below; a bias that is learned does not come near it
+
+
+@dataclass(frozen=True)
+class GivenTerm(ScoreTerm):
+    """What a model adds to its scores, as it handed it over; (batch or 1, head or 1, query or 1, key)."""
+
+    values: Float[Tensor, "#batch #head #query key"]
+
+    def scores(
+        self, head: int | None, queries: Int[Tensor, query], n_key: int, batch: int = 0
+    ) -> Float[Tensor, "*head query key"]:
+        values = self.values[min(batch, len(self.values) - 1)]                       # (head or 1, query or 1, key)
+        rows = values if values.shape[1] == 1 else values[:, queries - (n_key - values.shape[1])]
+        return rows if head is None else rows[min(head, len(rows) - 1)]
+
+    def moved(self, still: Callable[[Tensor, Axis], Tensor], numbers: Callable[[Tensor], Tensor]) -> GivenTerm:
+        values = self.values if self.values.shape[2] == 1 else still(self.values, 2)
+        return replace(self, values=numbers(values))
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A mask as named layers, and what is added to the scores besides."""
+
+    mask: Mask
+    terms: tuple[ScoreTerm, ...] = ()
+
+
+def explained(
+    given: Tensor | None, is_causal: bool, n_query: int, n_key: int, padding: Bool[Tensor, "batch key"] | None, device: torch.device
+) -> Explained:
+    """A mask as scaled_dot_product_attention takes it (True or 0 = may attend), broadcast to (batch, head, query, key).
+
+    `padding` is True at the keys that hold a token, where the caller knows that. Each layer blocks nothing that the mask does not
+    block, and together they block all that it does; what has no name is OWN."""
+    start = max(0, n_key - n_query)
+    if given is None:
+        causal = torch.ones(n_query, n_key, dtype=torch.bool, device=device).tril_()
+        return Explained(Mask([MaskLayer(LOOK_AHEAD, causal[None, None])] if is_causal else [], start))
+    given = given.expand(*given.shape[:-1], n_key) if given.dim() > 1 else given.expand(n_query, n_key)
+    given = given.reshape((1,) * (4 - given.dim()) + tuple(given.shape))
+    if given.dtype == torch.bool:
+        return Explained(Mask(layers(given, padding, n_query), start))
+    allowed = given > LOWEST
+    added = given.float().masked_fill(~allowed, 0.0)
+    return Explained(Mask(layers(allowed, padding, n_query), start), (_term(added, allowed),) if added.any() else ())
+
+
+def layers(
+    allowed: Bool[Tensor, "#batch #head #query key"], padding: Bool[Tensor, "batch key"] | None, n_query: int
+) -> list[MaskLayer]:
+    """The named layers that these cells are: padding, look-ahead, a window, and what is left of it. `left` is blocked where no
+    layer has explained it yet; a layer that blocks an open cell is none of the mask's."""
+    if bool(allowed.all()):
+        return []
+    n_key = allowed.shape[-1]
+    found: list[MaskLayer] = []
+    left = allowed.expand(*allowed.shape[:2], n_query, n_key)
+    for named in (lambda: _padding(left, padding), lambda: _look_ahead(left), lambda: _window(left)):
+        layer = None if bool(left.all()) else named()
+        if layer is not None and not bool((allowed & ~layer.allowed).any()):
+            found.append(layer)
+            left = left | ~layer.allowed
+    return found if bool(left.all()) else [*found, MaskLayer(OWN, left)]
+
+
+def _padding(allowed: Bool[Tensor, "#batch #head query key"], padding: Bool[Tensor, "batch key"] | None) -> MaskLayer | None:
+    """The keys that no query of a row sees; of a single query they are known to be padding only where the caller says so."""
+    if padding is None:
+        seen = allowed.any(2, keepdim=True).any(1, keepdim=True)
+        return None if allowed.shape[2] == 1 or bool(seen.all()) else MaskLayer(PADDING, seen)
+    return None if bool(padding.all()) else MaskLayer(PADDING, padding[:, None, None])
+
+
+def _look_ahead(allowed: Bool[Tensor, "#batch #head query key"]) -> MaskLayer | None:
+    """Query i sees keys 0 … i, counted from the end where earlier ones come from a cache."""
+    n_query, n_key = allowed.shape[-2:]
+    below = torch.ones(n_query, n_key, dtype=torch.bool, device=allowed.device).tril_(n_key - n_query)
+    return None if bool(below.all()) else MaskLayer(LOOK_AHEAD, below[None, None])
+
+
+def _window(allowed: Bool[Tensor, "#batch #head query key"]) -> MaskLayer | None:
+    """Every query sees the keys up to k tokens away, and none that is further; named as the one that a person can put on."""
+    n_query, n_key = allowed.shape[-2:]
+    query = torch.arange(n_query, device=allowed.device) + (n_key - n_query)
+    away = (torch.arange(n_key, device=allowed.device)[None] - query[:, None]).abs()
+    k = int(away.expand_as(allowed)[~allowed].min()) - 1
+    return None if k < 0 else MaskLayer(MaskChange(ready="window", k=k).ready_name, (away <= k)[None, None])
+
+
+def _term(added: Float[Tensor, "#batch #head #query key"], allowed: Bool[Tensor, "#batch #head #query key"]) -> ScoreTerm:
+    """By its cause, a table by distance, where every open cell is what the table says; else as it was given."""
+    if len(added) == 1 and added.shape[2] > 1 and (table := _by_distance(added[0], allowed.expand_as(added)[0])) is not None:
+        return table
+    return GivenTerm(BIAS, added)
+
+
+def _by_distance(added: Float[Tensor, "head query key"], allowed: Bool[Tensor, "head query key"]) -> DistanceTerm | None:
+    n_heads, n_query, n_key = added.shape
+    query = torch.arange(n_query, device=added.device) + (n_key - n_query)
+    distance = torch.arange(n_key, device=added.device)[None] - query[:, None]                     # (query, key)
+    open_ = allowed.all(0)
+    if not bool(open_.any()):
+        return None
+    least, most = int(distance[open_].min()), int(distance[open_].max())
+    table = added.new_zeros(n_heads, most - least + 1)
+    table[:, distance[open_] - least] = added[:, open_]
+    again = table[:, (distance - least).clamp(0, most - least)]
+    return DistanceTerm(BIAS, table, least) if bool((again == added)[:, open_].all()) else None
+
+
+def handed(mask: Mask, terms: tuple[ScoreTerm, ...], n_query: int, n_key: int, dtype: torch.dtype) -> Tensor | None:
+    """A mask and what is added to the scores as one tensor that scaled_dot_product_attention takes."""
+    if mask.blocking is None and not terms:
+        return None
+    if not terms:
+        return mask.allowed
+    queries = torch.arange(n_query) + (n_key - n_query)
+    batch = max(len(values) for values in (*(t.values for t in terms if isinstance(t, GivenTerm)), [0]))
+    rows = [sum(term.scores(None, queries, n_key, row) for term in terms) for row in range(batch)]
+    added = torch.stack(rows)                                                                  # (batch, head, query, key)
+    return (added if mask.blocking is None else torch.where(mask.blocking, added, -torch.inf)).to(dtype)

@@ -1,0 +1,23 @@
+"""The residual stream and the feed-forward of families that are known, by the paths of their modules. Of other families none is
+invented: a run has no such activations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Tap:
+    """One intermediate: what goes into the module at a path, or comes out of it."""
+
+    name: str               # in the run
+    of_input: bool
+    formula: str
+    feature: str = "d_model"
+
+
+@dataclass(frozen=True)
+class Taps:
+    """Path of a module → what is recorded there."""
+
+    at: dict[str, tuple[Tap, ...]] = field(default_factory=dict)

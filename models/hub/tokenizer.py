@@ -1,0 +1,175 @@
+"""The tokenizer of a Hugging Face folder, with the special tokens of its own template around each text; and, for a folder without
+one, token ids typed as numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders
+
+from models.tokenizers import byte_level
+from models.tokenizers.base import Tokenizer
+from models.tokenizers.encoding import Encoding, framed, span
+
+# where a text stands in the template; names that fields give as `before` and `after`
+OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING = "opening", "closing", "second opening", "second closing"
+FRAMES = (OPENING, CLOSING, SECOND_OPENING, SECOND_CLOSING)
+
+
+class HubTokenizer(Tokenizer):
+    """A tokenizer that transformers has read. `special_ids` are by the names that Attnscope gives them."""
+
+    def __init__(self, library: Any, special_ids: dict[str, int], vocab_size: int) -> None:
+        self.backend: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(library.backend_tokenizer.to_str())
+        self.backend.no_padding()
+        self.backend.no_truncation()
+        self._reading_specials = tokenizers.Tokenizer.from_str(self.backend.to_str())
+        self.backend.encode_special_tokens = True       # "<s>" typed in a text is four characters, not the start token
+        named = {name: getattr(library, f"{name}_token_id", None) for name in ("cls", "sep", "mask")}
+        named["unknown"] = library.unk_token_id
+        self.special_ids = {name: i for name, i in named.items() if i is not None} | special_ids
+        self._size, self._all_special = vocab_size, frozenset(library.all_special_ids)
+        self._of_bytes = '"ByteLevel"' in json.dumps(json.loads(self.backend.to_str()).get("decoder"))
+        self.frames = _frames(library)
+
+    @property
+    def vocab_size(self) -> int:
+        return self._size
+
+    def special(self, name: str) -> tuple[int, str] | None:
+        return (i, self.token(i)) if (i := self.special_ids.get(name)) is not None else None
+
+    def is_special(self, i: int) -> bool:
+        return i in self._all_special or i == self.pad_id or i == self.start_id
+
+    def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
+        """The text's tokens, with what the template puts before and behind a text in its place. The mask token may be typed."""
+        mask = self.special("mask")
+        row = self._plain(text) if mask is None or mask[1] not in text else self._with_masks(text)
+        for i in reversed(self._frame(before)):
+            row = framed(row, (i, self.token(i)), None)
+        for i in self._frame(after):
+            row = framed(row, None, (i, self.token(i)))
+        return row
+
+    def _frame(self, name: str) -> tuple[int, ...]:
+        if name in FRAMES:
+            return self.frames.get(name, ())
+        return () if self.special_ids.get(name) is None else (self.special_ids[name],)
+
+    def _with_masks(self, text: str) -> Encoding:
+        """A text in which the mask token was typed."""
+        raw = self._reading_specials.encode(text, add_special_tokens=False)
+        following = [*(start for start, _ in raw.offsets[1:]), len(text)]
+        spans = zip(raw.tokens, raw.offsets, following[: len(raw.ids)], strict=True)
+        offsets = tuple(span(text, token, start, end, last) for token, (start, end), last in spans)
+        return Encoding(text, tuple(raw.ids), self.tokens(raw.ids), offsets)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        kept = []
+        for i in ids:
+            if i == self.end_id:
+                break
+            if not self.is_special(i) and i < self._size:
+                kept.append(int(i))
+        text = self.backend.decode(kept)
+        return text.strip() if isinstance(self.backend.decoder, decoders.Metaspace) else text
+
+    def _spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
+        return [(ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
+
+    def token(self, i: int) -> str:
+        """A token as people read it; one that the tokenizer has not, because the embedding is larger, as its number."""
+        token = self.backend.id_to_token(int(i))
+        if token is None:
+            return "[pad]" if i == self.special_ids.get("pad") else f"[{int(i)}]"
+        if not self._of_bytes or i in self._all_special:
+            return token
+        try:
+            return byte_level.readable(token)
+        except KeyError:            # added later, as text
+            return token
+
+
+def _frames(library: Any) -> dict[str, tuple[int, ...]]:
+    """What this tokenizer's template puts before and behind one text, and, of two, before and behind the second. The second has
+    no frame where the template does not begin as with one text alone."""
+    (before, after), (first, between, last) = _template(library, "a"), _template(library, "a", "a")
+    frames = {OPENING: before, CLOSING: after}
+    if first == before and between[: len(after)] == after:
+        frames |= {SECOND_OPENING: between[len(after) :], SECOND_CLOSING: last}
+    return frames
+
+
+def _template(library: Any, *texts: str) -> list[tuple[int, ...]]:
+    """The special tokens before, between and behind texts."""
+    encoded = library.backend_tokenizer.encode(*texts)
+    gaps: list[tuple[int, ...]] = [() for _ in range(len(texts) + 1)]
+    last = [max(i for i, text in enumerate(encoded.sequence_ids) if text == n) for n in range(len(texts))]
+    for i, (token, text) in enumerate(zip(encoded.ids, encoded.sequence_ids, strict=True)):
+        if text is None:
+            gap = sum(i > end for end in last)
+            gaps[gap] = (*gaps[gap], token)
+    return gaps
+
+
+class IdTokenizer(Tokenizer):
+    """Token ids typed as numbers, for a model whose folder holds no tokenizer."""
+
+    def __init__(self, special_ids: dict[str, int], vocab_size: int) -> None:
+        self.special_ids, self._size = special_ids, vocab_size
+        self.frames: dict[str, tuple[int, ...]] = {}
+
+    @property
+    def vocab_size(self) -> int:
+        return self._size
+
+    def special(self, name: str) -> tuple[int, str] | None:
+        return (i, self.token(i)) if (i := self.special_ids.get(name)) is not None else None
+
+    def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
+        """Raises ValueError for what is no id of this model."""
+        ids, offsets, at = [], [], 0
+        for word in text.replace(",", " ").split():
+            start = text.index(word, at)
+            at = start + len(word)
+            if not (word.isascii() and word.isdigit() and int(word[:9]) < self._size):
+                raise ValueError(f"this model came without a tokenizer: type token ids from 0 to {self._size - 1}, not {word[:20]!r}")
+            ids.append(int(word))
+            offsets.append((start, at))
+        return framed(Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)), self.special(before), self.special(after))
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        return [list(self.encode(text).ids) for text in texts]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        kept = []
+        for i in ids:
+            if i == self.end_id:
+                break
+            if not self.is_special(i):
+                kept.append(str(int(i)))
+        return " ".join(kept)
+
+    def _spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
+        return [(ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
+
+    def token(self, i: int) -> str:
+        return "[pad]" if i == self.special_ids["pad"] else str(int(i))
+
+    def spell(self, ids: Sequence[int]) -> Encoding:
+        ids, text = [int(i) for i in ids], self.decode(ids)
+        row = Encoding(text, tuple(ids), self.tokens(ids), tuple(self._spans(ids)))
+        return framed(row, self.special("start"), None)
+
+    @property
+    def _of_bytes(self) -> bool:
+        return False
+
+    def to_json(self) -> str:
+        return json.dumps({"ids": self._size})

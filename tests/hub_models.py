@@ -1,0 +1,77 @@
+"""Small models of other libraries, made from their configurations when a test asks for them. Sizes are all-different primes where
+a family lets them be."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+VOCABULARY, LAYERS = 53, 2
+_SPECIAL = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+_WIDE = {"vocab_size": VOCABULARY, "hidden_size": 22, "num_attention_heads": 2, "num_hidden_layers": LAYERS, "intermediate_size": 31}
+_GROUPED = _WIDE | {"hidden_size": 24, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 10}
+_SEQ = {"vocab_size": VOCABULARY, "d_model": 22, "encoder_layers": LAYERS, "decoder_layers": LAYERS, "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2, "encoder_ffn_dim": 31, "decoder_ffn_dim": 37, "max_position_embeddings": 61,
+        "decoder_start_token_id": 1, "forced_eos_token_id": None}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One architecture: the name of its class, of its configuration, and sizes."""
+
+    model: str
+    config: str
+    sizes: dict[str, Any]
+
+    def make(self) -> Any:
+        config = getattr(transformers, self.config)(**(_SPECIAL | self.sizes))
+        torch.manual_seed(1)
+        module = getattr(transformers, self.model)(config).eval()
+        with torch.no_grad():
+            for name, p in module.named_parameters():
+                if p.dim() > 1:
+                    p.normal_(std=0.3)          # so that heads differ by more than rounding
+                elif name.endswith("bias"):
+                    p.normal_(std=0.1)
+        return module
+
+    def save(self, folder: Path) -> Any:
+        module = self.make()
+        module.save_pretrained(folder)
+        return module
+
+
+CASES = [
+    Case("GPT2LMHeadModel", "GPT2Config", {"vocab_size": VOCABULARY, "n_embd": 22, "n_head": 2, "n_layer": LAYERS, "n_positions": 61}),
+    Case("LlamaForCausalLM", "LlamaConfig", _GROUPED),
+    Case("MistralForCausalLM", "MistralConfig", _GROUPED | {"sliding_window": 3}),
+    Case("Qwen2ForCausalLM", "Qwen2Config", _GROUPED),
+    Case("Qwen3ForCausalLM", "Qwen3Config", _GROUPED),
+    Case("GPTNeoXForCausalLM", "GPTNeoXConfig", _WIDE),
+    Case("OPTForCausalLM", "OPTConfig", {"vocab_size": VOCABULARY, "hidden_size": 22, "num_attention_heads": 2, "ffn_dim": 31,
+                                         "num_hidden_layers": LAYERS, "max_position_embeddings": 61, "word_embed_proj_dim": 22}),
+    Case("BertForMaskedLM", "BertConfig", _WIDE),
+    Case("RobertaForMaskedLM", "RobertaConfig", _WIDE | {"max_position_embeddings": 61}),
+    Case("DistilBertForMaskedLM", "DistilBertConfig", {"vocab_size": VOCABULARY, "dim": 22, "n_heads": 2, "n_layers": LAYERS,
+                                                       "hidden_dim": 31, "max_position_embeddings": 61}),
+    Case("AlbertForMaskedLM", "AlbertConfig", _WIDE | {"embedding_size": 7}),
+    Case("ElectraForMaskedLM", "ElectraConfig", _WIDE | {"embedding_size": 7}),
+    Case("BertForSequenceClassification", "BertConfig", _WIDE | {"num_labels": 5}),
+    Case("GPT2ForSequenceClassification", "GPT2Config", {"vocab_size": VOCABULARY, "n_embd": 22, "n_head": 2, "n_layer": LAYERS,
+                                                         "num_labels": 3}),
+    Case("DistilBertForQuestionAnswering", "DistilBertConfig", {"vocab_size": VOCABULARY, "dim": 22, "n_heads": 2,
+                                                                "n_layers": LAYERS, "hidden_dim": 31}),
+    Case("BertModel", "BertConfig", _WIDE),
+    Case("T5ForConditionalGeneration", "T5Config", {"vocab_size": VOCABULARY, "d_model": 22, "d_kv": 7, "d_ff": 31, "num_heads": 3,
+                                                    "num_layers": LAYERS, "decoder_start_token_id": 0, "eos_token_id": 1}),
+    Case("MarianMTModel", "MarianConfig", _SEQ),
+    Case("BartForConditionalGeneration", "BartConfig", _SEQ),
+    Case("XLNetForSequenceClassification", "XLNetConfig", {"vocab_size": VOCABULARY, "d_model": 22, "n_head": 2, "n_layer": LAYERS,
+                                                           "d_inner": 31, "num_labels": 3}),
+    Case("DebertaV2ForMaskedLM", "DebertaV2Config", _WIDE | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}),
+]
+BY_NAME = {case.model: case for case in CASES}
+NAMES = list(BY_NAME)
+WRITERS = [name for name in NAMES if "CausalLM" in name or "LMHead" in name or "Conditional" in name or "Marian" in name]

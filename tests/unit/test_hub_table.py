@@ -1,0 +1,147 @@
+"""Models of Hugging Face, family by family, against what the library itself makes of the same weights."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hub_models import BY_NAME, NAMES, WRITERS
+
+import models
+from models import Scope
+from models.analysis.checks import check_site
+from models.decoding import runs
+from models.hub.model import CausalLM
+from models.trace import AttentionSite, Trace
+from models.trace.edits import Edits, MaskChange
+
+SHORT, LONG = "7 11 13 17 19", "5 6 7 8 9 10 11 12 14 16 18"
+ROUNDING = 2e-6         # of float32 weights, by another order of the same sums
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
+    """Each model, saved and opened once."""
+    found: dict[str, Scope] = {}
+    for name in NAMES:
+        folder = tmp_path_factory.mktemp("hub") / name
+        BY_NAME[name].save(folder)
+        found[name] = models.load(folder, device="cpu")
+    return found
+
+
+def run(scope: Scope, *texts: str) -> Trace:
+    """These ids for the first fields; a second text that cannot be left out gets ids, too."""
+    needed = [field for field in scope.model.text_fields if not field.optional]
+    return scope.run(*texts, *["21 23 29"] * (len(needed) - len(texts)))
+
+
+def eager(scope: Scope) -> Any:
+    """The same weights with the library's own attention, which hands out its maps."""
+    module = type(scope.model.module)._from_config(scope.model.module.config, attn_implementation="eager").eval()
+    module.load_state_dict(scope.model.module.state_dict())
+    return module
+
+
+@torch.no_grad()
+def maps(scope: Scope, trace: Trace) -> list[torch.Tensor]:
+    """The library's maps of this run, in the order of the sites, (head, query, key)."""
+    rows = [torch.tensor([trace.streams[stream].ids]) for stream in scope.model.streams]
+    names = ("input_ids", "decoder_input_ids")
+    made = eager(scope)(**dict(zip(names, rows, strict=False)), output_attentions=True)
+    if len(rows) == 1:
+        return [m[0] for m in made.attentions]
+    decoder = [m[0] for pair in zip(made.decoder_attentions, made.cross_attentions, strict=True) for m in pair]
+    return [*(m[0] for m in made.encoder_attentions), *decoder]
+
+
+def ordered(trace: Trace) -> list[AttentionSite]:
+    return list(trace.attention.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_are_the_librarys_own(opened: dict[str, Scope], name: str) -> None:
+    scope = opened[name]
+    trace = run(scope, LONG)
+    expected, sites = maps(scope, trace), ordered(trace)
+    assert len(sites) == len(expected) == scope.config.n_layers * (3 if len(scope.model.streams) == 2 else 1)
+    for site, wanted in zip(sites, expected, strict=True):
+        assert site.weights().shape == wanted.shape, site.name
+        assert (site.weights() - wanted).abs().max() < ROUNDING, site.name
+        assert site.allowed(head=None).equal(wanted > 0), f"{site.name}: {[layer.name for layer in site.mask.layers]}"
+        assert all(check.passed for check in check_site(site))
+    kinds = {kind.name: [site.layer for site in sites if site.kind == kind.name] for kind in scope.model.kinds}
+    assert all(layers == [0, 1] for layers in kinds.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recording_changes_no_digit(opened: dict[str, Scope], name: str) -> None:
+    scope = opened[name]
+    streams = run(scope, LONG).streams
+    with torch.no_grad():
+        plain = scope.model(*scope.model.inputs([streams]))
+        with models.record() as recording:
+            recorded = scope.model(*scope.model.inputs([streams]))
+    pairs = [(plain, recorded)] if isinstance(plain, torch.Tensor) else [(plain[key], recorded[key]) for key in plain]
+    assert recording.attention
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_greedy_text_is_what_generate_writes(opened: dict[str, Scope], name: str) -> None:
+    scope = opened[name]
+    given = scope.given_ids(LONG)
+    own = [step.token for step in models.decoding.greedy(scope.model, given, max_new=13)]
+    with torch.no_grad():
+        row = scope.model.module.generate(
+            torch.tensor([given]), do_sample=False, num_beams=1, max_new_tokens=13, pad_token_id=scope.config.fill_id,
+        )[0].tolist()
+    assert own == row[len(given) if isinstance(scope.model, CausalLM) else 1 :][:13]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_cache_gives_what_one_pass_gives(opened: dict[str, Scope], name: str) -> None:
+    scope = opened[name]
+    given = scope.given_ids(SHORT)
+    written = runs.autoregressive(scope.model, given, runs.Method(max_new=7)).run
+    whole = runs.along(scope.model, given, written.taken)
+    assert (written.log_probs - whole.log_probs).abs().max() < 1e-4
+    assert max(written.cached) > 0
+    assert written.kernel_error < 1e-5
+
+
+def painted(scope: Scope) -> tuple[Edits, str]:
+    """One cell of the last row forbidden in every layer and head."""
+    kind = scope.model.kinds[0].name
+    return Edits.of_kinds(**{kind: MaskChange(forbidden=((4, 1), (4, 3)))}), kind
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("XLNet", "Deberta"))])
+def test_a_painted_mask_is_the_same_mask_passed_by_hand(opened: dict[str, Scope], name: str) -> None:
+    """The library is given the whole mask, 0 or −∞, (batch, 1, query, key); its own attention is not asked again."""
+    scope = opened[name]
+    asked = run(scope, SHORT)
+    edits, kind = painted(scope)
+    rows = [asked.streams[field.stream] if i == 0 or field.stream != scope.model.fields[0].stream else None
+            for i, field in enumerate(scope.model.fields)]
+    changed = scope.run_batch([rows], edits=edits)[0]
+    site = next(site for site in ordered(changed) if site.kind == kind)
+    assert {"drawn by hand"} <= {layer.name for layer in site.mask.layers}
+    allowed = site.allowed()
+    assert not allowed[4, 1]
+    assert not allowed[4, 3]
+    ids = [torch.tensor([asked.streams[stream].ids]) for stream in scope.model.streams]
+    by_hand = torch.zeros(1, 1, *allowed.shape).masked_fill(~allowed, -torch.inf)
+    inner = scope.model.module.get_encoder() if len(ids) == 2 else scope.model.module
+    with torch.no_grad():
+        made = inner(input_ids=ids[0], attention_mask=by_hand, output_hidden_states=True)
+        plain = inner(input_ids=ids[0], output_hidden_states=True)
+        with models.trace.edits.editing(edits), models.hub.recorder.watching(_places(scope, ids[0])):
+            own = inner(input_ids=ids[0], output_hidden_states=True)
+    assert (own.hidden_states[-1] - made.hidden_states[-1]).abs().max() < 1e-5
+    assert (own.hidden_states[-1] - plain.hidden_states[-1]).abs().max() > 1e-3
+
+
+def _places(scope: Scope, ids: torch.Tensor) -> Any:
+    kind = scope.model.kinds[0]
+    return models.hub.recorder.Places(lambda frame: kind, ids.shape[1], groups=scope.model.groups)
