@@ -13,7 +13,7 @@ from models.architectures.attention_only import AttentionOnly
 from models.architectures.seq2seq import Seq2Seq
 from models.tokenizers.base import END
 from viz_app.navigation import VIEWS
-from viz_app.sidebar.examples import suited
+from viz_app.sidebar.examples import readable_examples, suited
 
 QUESTIONS = {
     "attention": "Attention: who reads whom?", "inside": "Inside a head: how does this one weight come about?",
@@ -63,7 +63,7 @@ def layer_checks(checkpoint: str) -> int:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if name not in LANGUAGE_MODELS])
+@pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if models.load(name, device="cpu").model.translates])
 def test_it_shows_this_model(checkpoint, view):
     app = AppTest.from_function(page, args=(view,), default_timeout=120)
     app.query_params["checkpoint"] = checkpoint
@@ -113,6 +113,26 @@ def test_it_shows_this_model(checkpoint, view):
         assert written == {name: models.load(name, device="cpu").run(trace.streams["source"].text).output for name in written}
         assert checkpoint in written or family == "attention only"
         assert arrays["change"].shape == (n - 1,)        # every token but the mark of the end
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if not models.load(name, device="cpu").model.can_write])
+def test_it_shows_this_model_that_answers(checkpoint, view):
+    app = AppTest.from_function(page, args=(view,), default_timeout=120)
+    app.query_params["checkpoint"] = checkpoint
+    app.run()
+    assert not app.exception
+    scope = models.load(checkpoint, device="cpu")
+    texts = readable_examples(scope)[0]
+    assert [box.value for box in app.text_area if box.key in ("text", "question", "context")] == list(texts)
+    assert f"<h1>{QUESTIONS[view]}</h1>" in prose(app)
+    assert "✗" not in prose(app)
+    if view in ("attention", "inside"):
+        header, arrays = picture(app, PICTURE[view])
+        trace = scope.run(*texts)
+        row = header["query"] if view == "inside" else slice(None)
+        weights = trace.attention[header["site"]].weights(header["head"])[row].numpy()
+        np.testing.assert_allclose(arrays["weights"], weights[header["indices"]] if view == "inside" else weights, atol=1e-6)
 
 
 @pytest.mark.parametrize("view", VIEWS)
