@@ -15,15 +15,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from models.architectures import Model
-from models.architectures.attention_only import AttentionOnly
-from models.architectures.transformer import Transformer
 from models.layers.positions import Positions
+from models.tokenizers.encoding import Encoding
 from models.trace import Activation, record
 
 ORDERS = ("shuffled", "reversed", "two swapped")
 
 
-def without_positions(model: Transformer | AttentionOnly) -> Transformer | AttentionOnly:
+def without_positions(model: Model) -> Model:
     """A second model that shares every weight with the first but has zero position vectors. Nothing is written onto
     the first (torch.func.functional_call would, while it runs, and other threads would see it)."""
     config = replace(model.config, positions="none")
@@ -34,24 +33,56 @@ def without_positions(model: Transformer | AttentionOnly) -> Transformer | Atten
     return bare
 
 
-def new_order(n: int, how: str, seed: int = 0) -> tuple[int, ...]:
-    """Which of n tokens stands at each place. The last one, </s>, keeps its place: it marks the end and is no word.
+def new_order(n: int, how: str, seed: int = 0, groups: Sequence[Sequence[int]] | None = None) -> tuple[int, ...]:
+    """Which of n tokens stands at each place. Tokens change places within each of `groups`, which are places in order; by default
+    all but the last, </s>, which marks the end and is no word.
 
     "shuffled" draws an order other than the original (where there is one), "two swapped" exchanges two neighbours in
-    the middle. Raises ValueError for another name."""
+    the middle of the longest group. Raises ValueError for another name."""
     if how not in ORDERS:
         raise ValueError(f"the order must be one of {', '.join(ORDERS)}, not {how!r}")
-    places = list(range(n - 1))
+    groups = [range(n - 1)] if groups is None else groups
+    order, rng = list(range(n)), random.Random(seed)
+    for group in [max(groups, key=len, default=())] if how == "two swapped" else groups:
+        for place, token in zip(group, _moved(list(group), how, rng), strict=True):
+            order[place] = token
+    return tuple(order)
+
+
+def _moved(places: list[int], how: str, rng: random.Random) -> list[int]:
+    if len(places) < 2:
+        return places
     if how == "reversed":
-        places.reverse()
-    elif len(places) > 1 and how == "two swapped":
+        return places[::-1]
+    moved = list(places)
+    if how == "two swapped":
         middle = (len(places) - 1) // 2
-        places[middle : middle + 2] = places[middle + 1], places[middle]
-    elif len(places) > 1:
-        rng = random.Random(seed)
-        while places == list(range(n - 1)):
-            rng.shuffle(places)
-    return (*places, n - 1)
+        moved[middle : middle + 2] = moved[middle + 1], moved[middle]
+    while moved == places:
+        rng.shuffle(moved)
+    return moved
+
+
+def movable(row: Encoding) -> list[list[int]]:
+    """The places of each text of a row; special tokens belong to none."""
+    segments = row.segments or (0,) * len(row.ids)
+    places = [(segment, i) for i, segment in enumerate(segments) if row.offsets[i] is not None]
+    return [[i for own, i in places if own == segment] for segment in sorted(set(segments))]
+
+
+def reordered(row: Encoding, order: Sequence[int]) -> Encoding:
+    """The row with token order[i] at place i, as a text of its own: its tokens with spaces between. Segments keep their places."""
+    tokens, offsets, text = tuple(row.tokens[i] for i in order), [], ""
+    for i, token in zip(order, tokens, strict=True):
+        if row.offsets[i] is None:
+            offsets.append(None)
+            continue
+        start = len(text) + bool(text)
+        text = f"{text} {token}" if text else token
+        offsets.append((start, len(text)))
+    hidden = dict(row.hidden)
+    moved = tuple((place, hidden[i]) for place, i in enumerate(order) if i in hidden)
+    return Encoding(text, tuple(row.ids[i] for i in order), tokens, tuple(offsets), row.segments, moved)
 
 
 @dataclass(frozen=True)
@@ -83,14 +114,16 @@ class ShuffleTest:
 
 
 @torch.inference_mode()
-def shuffle_test(model: Model, source: Sequence[int], order: Sequence[int]) -> ShuffleTest:
+def shuffle_test(model: Model, source: Sequence[int], order: Sequence[int], segments: Sequence[int] = ()) -> ShuffleTest:
     """Encode `source` (token ids, </s> last) as it is and with token order[i] at place i. Without
-    positions: give it `without_positions(model)`. Raises ValueError if `order` does not name each place once."""
+    positions: give it `without_positions(model)`. `segments` say to which text each place belongs, in a model that marks that.
+    Raises ValueError if `order` does not name each place once."""
     if sorted(order) != list(range(len(source))):
         raise ValueError(f"the order must name each of the {len(source)} places once, not {tuple(order)}")
     ids = torch.tensor([list(source), [source[i] for i in order]], device=model.embedding.weight.device)
     with record() as recording:
-        output = model.encode(ids, model.masks(ids, ids[:, :0]))
+        masks = model.masks(ids, *[ids[:, :0]] * (len(model.streams) - 1))
+        output = model.encode(ids, masks, *[torch.tensor([segments] * 2, device=ids.device)] * bool(segments))
     stages = encoder_stages(model, recording.activations)
     if getattr(model.config, "norm", "post") == "pre":
         stages["last LayerNorm"] = output
@@ -106,4 +139,6 @@ def encoder_stages(model: Model, activations: Mapping[str, Activation]) -> dict[
         return dict(zip(names, activations["encoder.states"].value.split(model.config.d_hidden, dim=-1), strict=True))
     made = "resid_post" if "encoder.layers.0.resid_post" in activations else "self_attn.attn_out"
     layers = {f"layer {i + 1}": activations[f"encoder.layers.{i}.{made}"].value for i in range(len(model.encoder.layers))}
+    if "encoder.embedded" in activations:       # LayerNorm comes between the sum and the first layer
+        return {"input": activations["encoder.embedded"].value, **layers}
     return {"input": activations["encoder.embedding"].value + activations["encoder.position"].value, **layers}

@@ -5,7 +5,8 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from app_parts import component, picture, prose, said
+import torch
+from app_parts import all_passed, component, picture, prose, said
 from small import random_bert, words_of
 from streamlit.testing.v1 import AppTest
 
@@ -13,6 +14,7 @@ import models
 from models.checkpoint import save_checkpoint
 from models.scope import Scope
 from viz_app import checkpoints, words
+from viz_app.drawing import notes
 
 STORY = "Mary went to the garden. John took the milk to the office."
 QUESTION, CONTEXT = "Where is Mary?", "Mary went to the garden. John took the milk."
@@ -80,7 +82,6 @@ def test_pages_of_writing_say_that_it_does_not_and_which_models_do(scopes: dict[
     assert "This model does not write" in text
     assert "**gpt**" in text
     assert "**eng-fra**" in text
-    assert "read one text and write another" in prose(opened("positions", scopes["span"].path, **ASKED["span"]))
 
 
 def address(app: AppTest) -> dict[str, list[str]]:
@@ -130,6 +131,33 @@ def test_a_mask_where_the_model_has_none_and_a_question_without_a_text_are_said_
     assert picture(app, "span")[0]["title"].startswith("Where does the answer to “Where is Mary?”")     # the last good one
     gpt = opened("task", Path("gpt-char"), text="The [MASK] sat.")
     assert "[MASK] is plain text here: this model has no such token." in said(gpt, "note text")["rows"][0][1]
+
+
+@pytest.mark.parametrize("head", ASKED)
+def test_the_shuffle_test_is_made_on_its_vectors_and_on_its_own_answer(scopes: dict[str, Scope], head: str) -> None:
+    scope = scopes[head]
+    app = opened("positions", scope.path, **ASKED[head], **{"positions-order": "reversed"})
+    all_passed(app, 2)
+    row = scope.encode(*ASKED[head].values())["text"]
+    ends = [row.ids.index(scope.tokenizer.sep_id), len(row.ids) - 1]
+    order = [0, *range(ends[0] - 1, 0, -1), ends[0], *range(ends[1] - 1, ends[0], -1), ends[1]]
+    header, arrays = picture(app, "positions-shuffle")
+    assert header["order"] == order
+    ids, segments = torch.tensor([row.ids])[:, order], torch.tensor([row.segments])
+    with torch.no_grad():
+        before, after = (scope.model.encode(x, scope.model.masks(x), segments)[0] for x in (torch.tensor([row.ids]), ids))
+    moved = (after[torch.tensor(order).argsort()] - before).norm(dim=-1) / before.norm(dim=-1)
+    assert arrays["map0"].reshape(len(order), -1)[:, -1] == pytest.approx(moved.numpy(), abs=1e-5)
+    assert float(moved.max()) > 0.01 > 1e-4 > arrays["map1"].max()
+    lines = [text for look, text in said(app, "positions-explained")["rows"]][1:]
+    assert [line.split(":")[0] for line in lines] == [
+        f"{where}, {what}" for where in ("With positions", "Positions switched off") for what in ("as typed", "reordered")
+    ]
+    assert lines[0].endswith(f"{notes.answered(scope.run(*ASKED[head].values()))[1]}.")
+    if head == "pretraining":
+        assert lines[2].split(": ", 1)[1] == lines[3].split(": ", 1)[1]       # where [MASK] stands is nothing to it
+        answers = scope.model(ids, segments)["masked token"][0, order.index(2)]
+        assert f": {scope.tokenizer.token(int(answers.argmax()))} (" in lines[1]
 
 
 def test_the_strip_says_what_was_asked_and_answered(scopes: dict[str, Scope]) -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from small import N_CTX, random_attention_only, random_ids, random_model, random_seq2seq
+from small import N_CTX, random_attention_only, random_ids, random_model, random_seq2seq, words_of
 
-from models.analysis.permutation_test import ORDERS, new_order, shuffle_test, without_positions
+from models.analysis.permutation_test import ORDERS, movable, new_order, reordered, shuffle_test, without_positions
 from models.analysis.position_measures import (
     add_or_concatenate,
     best_linear_miss,
@@ -21,6 +21,7 @@ from models.analysis.position_measures import (
 )
 from models.layers.masks import Mask, padding
 from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelengths
+from models.tokenizers.encoding import joined
 from models.trace import record
 
 
@@ -287,3 +288,22 @@ def test_positions_are_switched_off_on_a_view_only():
 def test_an_order_must_fit_the_text():
     with pytest.raises(ValueError, match=r"each of the 3 places once, not \(0, 1\)"):
         shuffle_test(random_model(), [4, 5, 2], (0, 1))
+
+
+def test_tokens_change_places_within_their_text_and_special_ones_keep_theirs() -> None:
+    tokenizer = words_of("Mary went to the garden.")
+    row = joined(tokenizer.encode("Mary went to", before="cls", after="sep"), tokenizer.encode("the garden.", after="sep"), " ")
+    row = tokenizer.hiding(replace(row, segments=(0,) * 5 + (1,) * 4), [2, 6])
+    assert movable(row) == [[1, 2, 3], [5, 6, 7]]
+    assert new_order(9, "reversed", groups=movable(row)) == (0, 3, 2, 1, 4, 7, 6, 5, 8)
+    assert new_order(9, "two swapped", groups=[[1, 2], [4, 5, 6, 7]]) == (0, 1, 2, 3, 4, 6, 5, 7, 8)
+    shuffled = new_order(9, "shuffled", 3, movable(row))
+    assert sorted(shuffled[1:4]) == [1, 2, 3] != list(shuffled[1:4])
+    assert sorted(shuffled[5:8]) == [5, 6, 7] != list(shuffled[5:8])
+    assert new_order(5, "shuffled", groups=[[2]]) == (0, 1, 2, 3, 4) == new_order(5, "two swapped", groups=[])
+    other = reordered(row, (0, 2, 3, 1, 4, 6, 5, 7, 8))
+    assert other.text == "[MASK] to mary [MASK] the ."
+    assert other.tokens == ("[CLS]", "[MASK]", "to", "mary", "[SEP]", "[MASK]", "the", ".", "[SEP]")
+    assert [other.text[slice(*place)] for place in other.offsets if place] == list(other.text.split())
+    assert (other.segments, other.offsets[4], other.ids[3]) == (row.segments, None, row.ids[1])
+    assert other.hidden == ((1, row.hidden[0][1]), (5, row.hidden[1][1]))

@@ -17,18 +17,20 @@ import torch
 
 import models
 from models import Scope, Trace
+from models.analysis import permutation_test
 from models.analysis.fixed_vector import vector_changes as changes_of_vector
 from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.analysis.position_measures import FormulaMeasures, measure
 from models.analysis.reach import CHECKED, Choice, Reach, autograd_gap
 from models.analysis.reach import reach as reach_of
 from models.architectures.base import POSITIONS, TEXT
-from models.checkpoint import FILES, CheckpointError, Description, describe, snapshot_path
+from models.checkpoint import FILES, Checkpoint, CheckpointError, Description, describe, snapshot_path
 from models.decoding import runs as decoding_runs
 from models.scope import folder_of, shipped_folder
 from models.tokenizers.base import Encoding
 from models.tokenizers.encoding import hidable
 from models.trace.edits import Edits
+from models.training.scores import unmeasured
 from viz_app.session.byte_cache import ByteCache, budget
 
 Value = TypeVar("Value")
@@ -136,6 +138,21 @@ def _again(scope: Scope, of: Trace) -> Trace:
     model = scope.model
     asked = tuple(of.streams[field.stream] for field in model.fields) if model.translates else tuple(of.fields.values())
     return _of(scope, "again", asked, make=lambda: scope.run_batch([asked])[0])
+
+
+def without_positions(scope: Scope) -> Scope:
+    """The same weights without position vectors; nothing was measured of them."""
+
+    def bare() -> Scope:
+        model = permutation_test.without_positions(scope.model)
+        return Scope(Checkpoint(scope.path, model, scope.tokenizer, unmeasured(scope.training)), scope.device)
+
+    return _of(scope, "without positions", make=bare, spared=True)
+
+
+def again(scope: Scope, row: Encoding) -> Trace:
+    """A model's run on a row of tokens that is already there, on the stream of its first field."""
+    return _of(scope, "row", row, make=lambda: scope.run(row))
 
 
 def decoded(scope: Scope, source: tuple[int, ...], method: decoding_runs.Method) -> decoding_runs.Autoregression:

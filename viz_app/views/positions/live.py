@@ -9,11 +9,22 @@ from torch import Tensor
 
 from models import Scope
 from models.analysis.checks import Check
-from models.analysis.permutation_test import ORDERS, ShuffleTest, encoder_stages, new_order, shuffle_test, without_positions
+from models.analysis.permutation_test import (
+    ORDERS,
+    ShuffleTest,
+    encoder_stages,
+    movable,
+    new_order,
+    reordered,
+    shuffle_test,
+    without_positions,
+)
 from models.analysis.position_measures import add_or_concatenate
+from models.analysis.said_of_both import compared
 from models.architectures import Model
 from models.decoding import greedy
 from models.layers.positions import sinusoidal
+from models.tokenizers.encoding import Encoding
 from viz_app import ui, words
 from viz_app.components.plain import plain
 from viz_app.components.shuffle import shuffle as draw
@@ -22,7 +33,7 @@ from viz_app.drawing.labels import labels
 from viz_app.drawing.look import look
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import caption, facts, of_model, saving
-from viz_app.session import live, url_state
+from viz_app.session import cache, live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Switch, Whole
@@ -38,14 +49,15 @@ TOKEN = Whole("positions-token", 0)
 
 
 def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
-    """The shuffle test on the source text, with positions and with positions switched off; of an RNN, whose order is in its
-    recurrence, on its encoder's states. Returns how the pictures are made of another run."""
+    """The shuffle test on what is read, with positions and with positions switched off, and of a model that does not write on its
+    answer; of an RNN, whose order is in its recurrence, on its encoder's states. Returns how the pictures are made of another
+    run."""
     scope = shown.scope
-    if not scope.model.translates:
+    if not can_shuffle(scope.model):
         ui.written(shown.trace, shown.terms, shown.stale)
         st.markdown(say.not_shuffled(scope.model))
         return None
-    how, seed, writing = _order_controls()
+    how, seed, writing = _order_controls(scope.model)
     ui.written(shown.trace, shown.terms, shown.stale)
     models: dict[str, Model] = {draw_shuffle.WITH: scope.model}
     if not scope.model.is_recurrent:
@@ -54,14 +66,14 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     file = file_name(shown.trace, "shuffle-test")
 
     def pictures(shown: CurrentRun) -> Pictures:
-        source, tests, about = shown.trace.streams["source"], _tests(shown, models, how, seed), facts(shown.trace)
+        source, tests, about = _row(shown), _tests(shown, models, how, seed), facts(shown.trace)
         titled = dict(zip(_titles(tests), tests.values(), strict=True))
         stages = {}
         if len(tests) > 1:
             stages["positions-stages"] = draw_shuffle.by_stage(source, tests, saving(f"{file}.stages", about))
         return {
             "positions-shuffle": draw_shuffle.shuffle(source, titled, saving(file, about)),
-            "positions-explained": notes.rows("explained", *_found(shown, *tests.values())),
+            "positions-explained": notes.rows("explained", *_found(shown, *tests.values()), *_answers(shown, how, seed)),
             "checks": ui.checked(_checks(shown, *tests.values())),
             **stages,
         }
@@ -75,7 +87,7 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         else:
             plain(drawn["positions-explained"], key="positions-explained")
         if writing:
-            _writes(scope, shown.trace.streams["source"].ids, new_order(len(shown.trace.streams["source"].ids), how, seed), models)
+            _writes(scope, _row(shown).ids, _order(_row(shown), how, seed), models)
     with right:
         if "positions-stages" in drawn:
             plain(drawn["positions-explained"], key="positions-explained")
@@ -91,8 +103,37 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
 
 
 def _tests(shown: CurrentRun, models: dict[str, Model], how: str, seed: int) -> dict[str, ShuffleTest]:
-    ids = shown.trace.streams["source"].ids
-    return {name: shuffle_test(model, ids, new_order(len(ids), how, seed)) for name, model in models.items()}
+    row = _row(shown)
+    order = _order(row, how, seed)
+    return {name: shuffle_test(model, row.ids, order, row.segments) for name, model in models.items()}
+
+
+def can_shuffle(model: Model) -> bool:
+    """Whether it reads a text all at once and tells the order of its tokens by vectors of their places, or by a recurrence."""
+    return model.translates or (not model.can_write and model.positions is not None)
+
+
+def _row(shown: CurrentRun) -> Encoding:
+    """The row of tokens that change places."""
+    return shown.trace.streams[shown.scope.model.fields[0].stream]
+
+
+def _order(row: Encoding, how: str, seed: int) -> tuple[int, ...]:
+    return new_order(len(row.ids), how, seed, movable(row))
+
+
+def _answers(shown: CurrentRun, how: str, seed: int) -> list[tuple[str, str]]:
+    """What a model that does not write answers to the row as typed and reordered, with positions and without."""
+    if shown.scope.model.can_write:
+        return []
+    if not compared(shown.trace, shown.trace).names:
+        return [("line", say.NOTHING_ASKED)]
+    row, lines = _row(shown), []
+    other = reordered(row, _order(row, how, seed))
+    for where, scope in ((draw_shuffle.WITH, shown.scope), (draw_shuffle.WITHOUT, cache.without_positions(shown.scope))):
+        for what, asked in (("as typed", row), ("reordered", other)):
+            lines.append(("line", say.answered(where, what, *notes.answered(cache.again(scope, asked)))))
+    return lines
 
 
 def _titles(tests: dict[str, ShuffleTest]) -> list[str]:
@@ -103,7 +144,8 @@ def _titles(tests: dict[str, ShuffleTest]) -> list[str]:
 
 def _found(shown: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[tuple[str, str]]:
     if bare:
-        return [("line", say.shuffled(test, bare, shown.scope.config.positions))]
+        fixed = "the end mark" if shown.scope.model.translates else "special tokens"
+        return [("line", say.shuffled(test, bare, shown.scope.config.positions, fixed))]
     _, lead, rest = say.recurrent(test).split("**")
     return [("lead", lead), ("line", rest)]
 
@@ -114,22 +156,22 @@ def _checks(shown: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = Non
 
 
 def _csv(shown: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> str:
-    tokens = [label.text for label in labels(shown.trace.streams["source"])]
+    tokens = [label.text for label in labels(_row(shown))]
     return files.shuffle_csv(tokens, test, bare) if bare else files.states_csv(tokens, test)
 
 
-def _order_controls() -> tuple[str, int, bool]:
-    """How the tokens are reordered, which of the shuffles, and whether the model is to write from them."""
+def _order_controls(model: Model) -> tuple[str, int, bool]:
+    """How the tokens are reordered, which of the shuffles, and whether the model, if it writes, is to write from them."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         how = st.segmented_control(
             "New order of the tokens", list(ORDERS), required=True, **url_state.bound(ORDER, url_state.get(ORDER)),
-            help="The end mark keeps its place: it marks where the text ends and is no word.",
+            help=say.order_help(model),
         )
         seed = st.number_input(
             "Which shuffle", SEED.low, SEED.high, width=150, disabled=how != "shuffled",
             **url_state.bound(SEED, url_state.get(SEED)),
         )
-        writing = st.toggle(
+        writing = model.can_write and st.toggle(
             "Let the model write from each", **url_state.bound(WRITING, url_state.get(WRITING)),
             help="Greedy decoding, as typed and reordered; where positions can be switched off, without them too, in the decoder "
             "as well.",

@@ -21,10 +21,9 @@ NOT_ATTENDED = (
     "Transformer at the left."
 )
 
-_OF_ONE_TEXT = (
-    "**The shuffle test here is for models that read one text and write another.** This model reads one row, in which special "
-    "tokens and segments have their places, too. Open **eng-fra** or **dates** for the test; the sections beside it show this "
-    "model's own position vectors."
+_NO_VECTORS = (
+    "**There is no shuffle test for this model.** It has no position vectors that could be switched off: how far apart two tokens "
+    "stand is a part of each score. Open **eng-fra** or **dates** for the test."
 )
 _NOT_SHUFFLED = (
     "**There is no shuffle test for this model.** The test asks what an encoder, which reads a text all at once, makes of its "
@@ -34,9 +33,26 @@ _NOT_SHUFFLED = (
 )
 
 
+NOTHING_ASKED = (
+    "What becomes of its answer is shown as soon as it has one: hide a token on the page Task, type [MASK], or type a second text."
+)
+
+
 def not_shuffled(model: Model) -> str:
-    """Why there is no shuffle test for a model that does not read one text and write another."""
-    return _NOT_SHUFFLED if model.continues else _OF_ONE_TEXT
+    """Why there is no shuffle test for a model that goes on with a text, or has no vectors of places."""
+    return _NOT_SHUFFLED if model.continues else _NO_VECTORS
+
+
+def order_help(model: Model) -> str:
+    """What does not change places, beside the choice of an order."""
+    if model.translates:
+        return "The end mark keeps its place: it marks where the text ends and is no word."
+    return "Special tokens keep their places: they are no words. No token leaves its text."
+
+
+def answered(where: str, what: str, label: str, answer: str) -> str:
+    """What a model says of a row, with or without positions, as typed or reordered."""
+    return f"{where[:1].upper()}{where[1:]}, {what}: {label}: {answer}."
 
 
 def recurrent(test: ShuffleTest) -> str:
@@ -57,12 +73,12 @@ def recurrent(test: ShuffleTest) -> str:
     )
 
 
-def shuffled(positioned: ShuffleTest, bare: ShuffleTest, kind: str) -> str:
-    """What the shuffle test found, in words."""
+def shuffled(positioned: ShuffleTest, bare: ShuffleTest, kind: str, fixed: str = "the end mark") -> str:
+    """What the shuffle test found, in words; `fixed` is what keeps its place."""
     n = len(positioned.order)
     if positioned.order == tuple(range(n)):
         return (
-            "Nothing can change places here: besides the end mark there is only one token. Type more words at the left."
+            f"Nothing can change places here: besides {fixed} there is only one token. Type more words at the left."
         )
     last, place = float(positioned.mean[-1]), positioned.stages[-1]
     exact = says(float(bare.largest.max()))
