@@ -15,13 +15,13 @@ class MaskedRun:
 
     `log_probs` are in nats, of y₁ … yₘ </s> (a language model's: of its text from the second token on), all positions at
     once: each given the row before it, and whatever else of it the masks let through. `output` is written greedily under the
-    same masks, one token after the other, so that nothing lies ahead to be seen. A model that does not write says nothing of its
-    text, and `output` is its answer."""
+    same masks, one token after the other, so that nothing lies ahead to be seen; None where nothing was written to be compared. A
+    model that does not write says nothing of its text, and `output` is its answer."""
 
     trace: Trace
     labels: tuple[int, ...]
     log_probs: tuple[float, ...]
-    output: str
+    output: str | None
     output_ids: tuple[int, ...]
 
     @property

@@ -27,7 +27,7 @@ class Brush {
     // a stroke under way, or on its way to Python, is not undone by an older answer
     if (this.waiting === undefined && !this.stroke) this.painted = new Map(picture.painted.map(([q, k, open]) => [`${q},${k}`, open]));
     this.heading.textContent = picture.title;
-    this.legend.textContent = "Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by you. A token paints its whole row or column.";
+    this.legend.textContent = `Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by ${picture.fixed ? "hand" : "you. A token paints its whole row or column"}.`;
     this.draw();
   }
 
@@ -43,7 +43,8 @@ class Brush {
       codes, packed: maskColours(theme), rows, cols, queries, keys, queryAxis, keyAxis,
       text: (i) => (codes[i] ? "0" : "−∞"), ink: () => theme.text,
     }, theme);
-    this.board.cells.setAttribute("aria-label", `${picture.title}. Arrow keys move, Space forbids or allows a cell.`);
+    this.board.cells.setAttribute("aria-label", `${picture.title}. Arrow keys move${picture.fixed ? "" : ", Space forbids or allows a cell"}.`);
+    this.board.cells.style.cursor = picture.fixed ? "crosshair" : "";
     this.mark(this.spot);
   }
 
@@ -60,7 +61,7 @@ class Brush {
   }
 
   down(spot, event) {
-    if (!spot || event.button > 0) return;
+    if (!spot || event.button > 0 || this.picture.fixed) return;
     if (spot.query !== undefined && spot.key !== undefined) {
       this.board.cells.setPointerCapture?.(event.pointerId);
       this.stroke = { open: !this.open(spot.query, spot.key), last: spot };
@@ -107,6 +108,7 @@ class Brush {
   }
 
   toggle() {
+    if (this.picture.fixed) return;
     const { query, key } = (this.cursor ??= { query: 0, key: 0 });
     this.set(query, key, !this.open(query, key));
     this.draw();
@@ -136,7 +138,7 @@ class Brush {
     this.said.replaceChildren();
     const say = (text, className) => put(this.said, "span", className, text);
     this.table.replaceChildren();
-    if (q === undefined) return void say("Point at a cell to read why it is open or blocked; click or drag to change it.", "quiet");
+    if (q === undefined) return void say(`Point at a cell to read why it is open or blocked${this.picture.fixed ? "" : "; click or drag to change it"}.`, "quiet");
     if (spot.key !== undefined) {
       const reasons = this.why(q, spot.key), open = this.open(q, spot.key);
       say(queries[q][0], "token");

@@ -23,8 +23,8 @@ LARGEST_SIDE = 64       # cells a side of a small matrix
 DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
 
 
-def masks(shown: MaskView) -> bytes:
-    """The payload of the mask painter."""
+def masks(shown: MaskView, fixed: bool = False) -> bytes:
+    """The payload of the mask painter; `fixed` where no model is at hand to run under what is painted."""
     site = first_site(shown.after.trace, shown.kind)
     change = shown.changes.of(shown.kind)
     n_query, n_key = site.n_query, site.n_key
@@ -35,7 +35,7 @@ def masks(shown: MaskView) -> bytes:
     strip, cells = _strip(shown.after.trace)
     effect, effect_arrays = _effect(shown)
     header = {
-        "kind": shown.kind, "painted": painted(change),
+        "kind": shown.kind, "painted": painted(change), "fixed": fixed,
         "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, shown.terms)}",
         "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
         "queryAxis": axes[0], "keyAxis": axes[1],

@@ -186,7 +186,8 @@ def story(
         writes = "writes" if output.is_closed else "goes on with"
     wrote = f"Under these masks the model {writes}: {after.output or 'nothing'}"
     wrote += " (as before)." if same else f" (before: {before.output or 'nothing'})."
-    lines = [changed(changes, names), wrote, effect, cheat(before, after, changes, names), *notes]
+    compared = [wrote, cheat(before, after, changes, names)] if after.output is not None else ["", ""]
+    lines = [changed(changes, names), compared[0], effect, compared[1], *notes]
     return [line for line in lines if line]
 
 

@@ -1,0 +1,364 @@
+"""Pictures for a notebook: what a page carries is what the app would send, its numbers are the run's, and nothing of a user or a
+model stands in it as HTML."""
+
+import base64
+import gzip
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from drawn import letters
+
+import viz_app
+from models.trace import Trace
+from models.trace.edits import Edits, MaskChange
+from viz_app import notebook, words
+from viz_app.components import stamped
+from viz_app.drawing import overview
+from viz_app.drawing.head import head as head_payload
+from viz_app.drawing.payload import unpack
+from viz_app.notebook import head, heads, lines, mask
+from viz_app.notebook.picture import Answer, Picture
+
+TEXT, TARGET = "abcdeab", "edcb"
+DRAWN = re.compile(r'<script type="application/json" id="drawn">"([A-Za-z0-9+/=]+)"</script>')
+
+
+@pytest.fixture(scope="module")
+def run() -> Trace:
+    """An encoder-decoder's: 1 encoder layer, 2 decoder layers, 3 heads."""
+    return letters().run(TEXT, TARGET)
+
+
+def carried(picture: Picture) -> dict[str, Any]:
+    """What a picture's page carries: the header, and payloads for the names of them."""
+    (packed,) = DRAWN.findall(picture.html)
+    header, arrays = unpack(gzip.decompress(base64.b64decode(packed)))
+    for part in (*header["parts"], *header["answers"]):
+        part["payload"] = arrays[part["payload"]].tobytes() if part["payload"] else b""
+    return header
+
+
+def shown(picture: Picture, part: int = 0) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The payload that a part shows at first."""
+    return unpack(carried(picture)["parts"][part]["payload"])
+
+
+def answers(picture: Picture, event: str) -> list[dict[str, Any]]:
+    return [answer for answer in carried(picture)["answers"] if answer["event"] == event]
+
+
+def test_nothing_of_streamlit_is_imported_to_draw() -> None:
+    script = (
+        "import sys, models\n"
+        "from viz_app.notebook import head, heads, lines, mask\n"
+        "run = models.load('dates', device='cpu').run('5 May 2021', '2021-05-05')\n"
+        "pages = [picture._repr_html_() for picture in (heads(run), head(run), lines(run), mask(run))]\n"
+        "assert all(len(page) > 10_000 for page in pages)\n"
+        "print([name for name in sys.modules if name.partition('.')[0] in ('streamlit', 'starlette', 'plotly', 'altair')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
+
+
+@pytest.mark.parametrize(("layer", "number"), [(1, 1), (1, 3), (2, 2)])
+def test_a_head_is_the_apps_own_payload_and_counted_from_1(run: Trace, layer: int, number: int) -> None:
+    picture = head(run, layer, number, kind="decoder_self")
+    site = run.attention[f"decoder.layers.{layer - 1}.self_attn"]
+    header, arrays = shown(picture)
+    np.testing.assert_array_equal(arrays["weights"], site.weights(number - 1).numpy())
+    expected = head_payload(run, site, number - 1, words.terms("letters", "letters"))
+    assert carried(picture)["parts"][0]["payload"] == stamped(expected, "head", (0, 0))
+    assert (header["site"], header["head"]) == (site.name, number - 1)
+    assert header["title"] == picture.title
+    assert f"layer {layer}, head {number}:" in picture.title
+
+
+def test_the_cross_attention_is_taken_where_no_kind_is_named(run: Trace) -> None:
+    assert shown(head(run, 2, 1))[0]["site"] == "decoder.layers.1.cross_attn"
+    assert shown(lines(run))[0]["kind"] == shown(mask(run))[0]["kind"] == "cross"
+    assert shown(heads(run))[0]["chosen"]["site"].endswith("cross_attn")
+    assert shown(heads(run, kind="encoder_self"))[0]["chosen"]["site"] == "encoder.layers.0.self_attn"
+    text = letters("gpt").run(TEXT)
+    assert shown(head(text))[0]["site"] == next(iter(text.attention))
+    aligned = letters("recurrent").run(TEXT, TARGET)
+    np.testing.assert_array_equal(shown(head(aligned))[1]["weights"], next(iter(aligned.attention.values())).weights(0).numpy())
+
+
+def test_how_a_head_is_drawn_can_be_told(run: Trace) -> None:
+    header, _ = shown(head(run, strength="root", hide_sinks=True, lock="q3"))
+    assert (header["scale"], header["hides"], header["lock"]) == ("root", True, "q3")
+    header, _ = shown(head(run))
+    assert (header["scale"], header["hides"], header["lock"]) == ("weight", False, "")
+
+
+def test_all_heads_carry_every_head_for_a_click(run: Trace) -> None:
+    picture = heads(run)
+    page = carried(picture)
+    assert [part["name"] for part in page["parts"]] == ["overview", "head"]
+    header, arrays = shown(picture)
+    codes = np.concatenate([codes.ravel() for _, codes in overview.all_codes(run)])
+    np.testing.assert_array_equal(arrays["codes"], codes)
+    chosen, arrays = shown(picture, 1)
+    assert {"site": chosen["site"], "head": chosen["head"]} == header["chosen"]
+    expected = {(name, n): site.weights(n).numpy() for name, site in run.attention.items() for n in range(site.n_heads)}
+    found = {(a["values"]["site"], a["values"]["head"]): a for a in page["answers"]}
+    assert found.keys() == expected.keys()
+    for place, weights in expected.items():
+        assert (found[place]["event"], found[place]["part"], found[place]["shows"], found[place]["code"]) == ("pick", 0, 1, "")
+        np.testing.assert_array_equal(unpack(found[place]["payload"])[1]["weights"], weights)
+
+
+def test_too_many_weights_to_carry_are_named_by_their_call(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    n = sum(site.weights().numel() for site in run.attention.values())
+    monkeypatch.setattr(notebook, "MOST_WEIGHTS", n)
+    assert len(carried(heads(run))["parts"]) == 2
+    monkeypatch.setattr(notebook, "MOST_WEIGHTS", n - 1)
+    picture = heads(run)
+    assert [part["name"] for part in carried(picture)["parts"]] == ["overview"]
+    for answer in answers(picture, "pick"):
+        header, _ = shown(eval(answer["code"], {"head": head, "run": run}))
+        assert {"site": header["site"], "head": header["head"]} == answer["values"]
+        assert answer["payload"] == b""
+        assert answer["says"]
+
+
+def test_a_picture_of_12_by_12_heads_at_128_tokens_is_under_a_megabyte() -> None:
+    scope = letters("gpt", n_layers=12, n_heads=12, d_model=24, n_ctx=128)
+    text = "".join("abcde"[j * j % 5] for j in range(128))
+    trace = scope.run(text[: 128 - (len(scope.encode(text[:100])["text"].ids) - 100)])
+    assert next(iter(trace.attention.values())).n_key == 128
+    picture = heads(trace)
+    assert len(answers(picture, "pick")) == 144
+    assert len(picture._repr_html_()) < 1_000_000
+
+
+# --- long texts
+
+
+@pytest.fixture(scope="module")
+def long() -> Trace:
+    return letters("gpt", n_ctx=700).run("abcde" * 120)
+
+
+def test_a_long_text_is_shown_in_blocks_and_says_how_its_parts_are_drawn(long: Trace) -> None:
+    picture, site = head(long, 2, 3), list(long.attention.values())[1]
+    header, arrays = shown(picture)
+    k, weights = header["block"], site.weights(2).numpy()
+    assert k == 3
+    assert arrays["weights"][5, 2] == weights[15:18, 6:9].max()
+    open_, hidden = (unpack(answer["payload"]) for answer in answers(picture, "look"))
+    assert [answer["values"] for answer in answers(picture, "look")] == [{"hides": False}, {"hides": True}]
+    assert (open_[0]["hides"], hidden[0]["hides"]) == (False, True)
+    (sink,) = open_[0]["sinks"]
+    assert sink == 0
+    assert hidden[1]["weights"][5, 0] == weights[15:18, 1:3].max()
+    near, whole = answers(picture, "tile")
+    part = eval(near["code"].format(query=100, key=90), {"head": head, "run": long})
+    header, arrays = shown(part)
+    assert header["first"] == [68, 58]
+    np.testing.assert_array_equal(arrays["weights"], weights[68:132, 58:122])
+    assert shown(eval(whole["code"], {"head": head, "run": long}))[0] == shown(picture)[0]
+
+
+def test_what_has_no_blocks_says_so(long: Trace) -> None:
+    n = next(iter(long.attention.values())).n_query
+    with pytest.raises(ValueError, match=rf"^lines: at most 512 tokens, not {n}; head\(run\) shows a long text in blocks$"):
+        lines(long)
+    with pytest.raises(ValueError, match=rf"^masks: at most 512 tokens, not {n}; "):
+        mask(long)
+    with pytest.raises(ValueError, match=rf"^around must be a query below {n} and a key below {n}, not \({n}, 0\)$"):
+        head(long, around=(n, 0))
+
+
+# --- lines of several heads
+
+
+def test_lines_of_the_heads_that_are_named(run: Trace) -> None:
+    header, arrays = shown(lines(run, [(2, 3), (1, 2)], kind="decoder_self"))
+    assert header["chosen"] == [1, 5]
+    for n, (layer, number) in enumerate([(0, 1), (1, 2)]):
+        site = run.attention[f"decoder.layers.{layer}.self_attn"]
+        np.testing.assert_array_equal(arrays["weights"][n], site.weights(number).numpy())
+    assert shown(lines(run, []))[0]["chosen"] == []
+    assert len(shown(lines(run))[0]["chosen"]) == 3
+
+
+def test_a_heading_sorts_a_click_holds_and_a_tick_names_its_call(run: Trace) -> None:
+    picture = lines(run, [(1, 2)], kind="decoder_self")
+    orders = {a["values"]["measure"]: a["fields"] for a in answers(picture, "news") if "measure" in a["values"]}
+    for measure, fields in orders.items():
+        again = shown(lines(run, [(1, 2)], kind="decoder_self", measure=measure))[0]
+        assert fields == {"measure": again["measure"], "order": again["order"]}
+    assert len({tuple(fields["order"]) for fields in orders.values()}) > 1
+    calls = {a["values"]["head"]: a["code"] for a in answers(picture, "news") if "head" in a["values"]}
+    chosen = {n: shown(eval(code, {"lines": lines, "run": run}))[0]["chosen"] for n, code in calls.items()}
+    assert chosen == {0: [0, 1], 1: [], **{n: [1, n] for n in range(2, 6)}}
+    last = answers(picture, "news")[-1]
+    assert (last["values"], last["takes"], last["code"]) == ({}, ["query"], "")
+
+
+# --- masks
+
+FORBIDDEN = Edits.of_kinds(cross=MaskChange(forbidden=((2, 3), (4, 1))))
+
+
+def test_masks_before_and_after_a_change() -> None:
+    scope = letters()
+    before, after = scope.run(TEXT, TARGET), scope.run(TEXT, TARGET, edits=FORBIDDEN)
+    header, arrays = shown(mask(after, before, layer=2, head=3))
+    site = "decoder.layers.1.cross_attn"
+    assert (header["fixed"], header["painted"], header["effect"]["site"]) == (True, [[2, 3, 0], [4, 1, 0]], site)
+    np.testing.assert_array_equal(arrays["before"], before.attention[site].weights(2).numpy())
+    np.testing.assert_array_equal(arrays["after"], after.attention[site].weights(2).numpy())
+    assert arrays["after"][2, 3] == arrays["after"][4, 1] == 0
+    logits, labels = after.next_token.logits, list(after.next_token.labels)
+    expected = logits.log_softmax(-1).gather(1, torch.tensor(labels)[:, None])[:, 0]
+    np.testing.assert_allclose(arrays["logAfter"], expected.numpy(), rtol=1e-6)
+    assert header["story"][0].startswith("Changed. Cross: 2 cells forbidden")
+    assert not any("writes" in line for line in header["story"])
+
+
+def test_every_kind_of_mask_is_carried(run: Trace) -> None:
+    picture = mask(run, layer=2, head=3)
+    kinds = {a["values"]["kind"]: unpack(a["payload"])[0] for a in answers(picture, "kind")}
+    assert {kind: header["kind"] for kind, header in kinds.items()} == {k: k for k in ("encoder_self", "decoder_self", "cross")}
+    sites = {kind: header["effect"]["site"] for kind, header in kinds.items()}
+    assert sites == {
+        "encoder_self": "encoder.layers.0.self_attn", "decoder_self": "decoder.layers.1.self_attn",
+        "cross": "decoder.layers.1.cross_attn",
+    }  # fmt: skip
+    assert {header["effect"]["head"] for header in kinds.values()} == {2}
+
+
+def test_a_model_that_does_not_write_has_masks_too() -> None:
+    alone = letters("attention only").run(TEXT, TARGET)
+    assert shown(mask(alone))[0]["fixed"] is True
+
+
+def test_runs_that_cannot_be_compared(run: Trace) -> None:
+    scope = letters()
+    changed = scope.run(TEXT, TARGET, edits=FORBIDDEN)
+    with pytest.raises(ValueError, match="^the masks of this run were changed: before= must be the same run without changes$"):
+        mask(changed)
+    with pytest.raises(ValueError, match="^before= must be a run under the model's own masks, and the masks of this one were"):
+        mask(changed, changed)
+    for other in (scope.run(TEXT, TARGET[:2]), replace(run, model=replace(run.model, fingerprint="another"))):
+        with pytest.raises(ValueError, match="^before= must be a run of the same model on the same texts$"):
+            mask(changed, other)
+
+
+# --- what is not there
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"layer": 3}, "layer must be 1 or 2 of 'cross', not 3"),
+        ({"layer": 0}, "layer must be 1 or 2 of 'cross', not 0"),
+        ({"layer": 2, "kind": "encoder_self"}, "layer must be 1 of 'encoder_self', not 2"),
+        ({"head": 4}, "head must be 1 to 3, not 4"),
+        ({"head": 0}, "head must be 1 to 3, not 0"),
+        ({"kind": "self"}, "kind must be 'encoder_self', 'decoder_self' or 'cross', not 'self'"),
+        ({"strength": "log"}, "strength must be 'weight', 'row' or 'root', not 'log'"),
+        ({"theme": "pink"}, 'theme must be "light", "dark" or "" for that of the page around, not \'pink\''),
+        ({"around": (0, -1)}, "around must be a query below 5 and a key below 8, not (0, -1)"),
+    ],
+)
+def test_what_is_not_there_is_said_with_what_is(run: Trace, asked: dict, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        head(run, **asked)
+
+
+def test_lines_that_are_not_there(run: Trace) -> None:
+    with pytest.raises(ValueError, match="^head must be 1 to 3, not 4$"):
+        lines(run, [(1, 1), (1, 4)])
+    with pytest.raises(ValueError, match="^lines of at most 4 heads can be told apart, not of 5$"):
+        lines(run, [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2)])
+    with pytest.raises(ValueError, match="^measure must be 'entropy', .* or '.*', not 'beauty'$"):
+        lines(run, measure="beauty")
+
+
+def test_a_model_without_attention_has_no_heads() -> None:
+    none = letters("recurrent", attention="none").run(TEXT, TARGET)
+    for draw in (heads, head, lines, mask):
+        with pytest.raises(ValueError, match="^letters has no attention: there are no heads to draw$"):
+            draw(none)
+
+
+# --- the page
+
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'&{{7*7}}${css}"
+
+
+def test_nothing_from_outside_stands_in_the_page_as_html(run: Trace) -> None:
+    hostile = replace(run, model=replace(run.model, name=HOSTILE), fields={"source": HOSTILE, "target": "x"})
+    for draw in (heads, head, lines, mask):
+        picture = draw(hostile)
+        assert "onerror" not in picture.html
+        assert "onerror" not in unescape(picture._repr_html_())
+        assert HOSTILE in carried(picture)["about"]
+
+
+def test_a_page_asks_for_nothing_outside_itself(run: Trace) -> None:
+    html = heads(run).html
+    assert not re.search(r"""(?:src|href)\s*=|@import|url\(|\bfetch\(|\bimport\b""", html.replace("srcdoc=", ""))
+    assert set(re.findall(r"https?://[^\s\"'`]+", html)) == set()
+
+
+def test_in_a_notebook_the_page_stands_in_a_frame_of_its_own(run: Trace) -> None:
+    picture = head(run)
+    elements: list[tuple[str, dict[str, str | None]]] = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: elements.append((tag, dict(attributes)))
+    parser.feed(picture._repr_html_())
+    ((tag, attributes),) = elements
+    assert (tag, attributes["srcdoc"], attributes["height"]) == ("iframe", picture.html, "620")
+    assert repr(picture) == f"<{picture.title}>"
+
+
+def test_the_page_says_whose_numbers_it_holds(run: Trace) -> None:
+    page = carried(head(run, theme="dark"))
+    assert page["about"].startswith(f"model: letters; fingerprint: {run.model.fingerprint[:12]}; ")
+    assert f"source: {TEXT}; target: {TARGET}" in page["about"]
+    assert page["theme"] == "dark"
+
+
+def test_a_saved_page_is_whole_or_not_there(run: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, picture = tmp_path / "a head.html", head(run)
+    picture.save(path)
+    assert path.read_text("utf-8") == picture.html
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
+    with pytest.raises(OSError, match="no space left"):
+        heads(run).save(str(path))
+    assert path.read_text("utf-8") == picture.html
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_equal_payloads_are_carried_once() -> None:
+    scope = letters()
+    trace = scope.run(TEXT, TARGET)
+    picture = heads(trace)
+    twice = replace(picture, answers=[*picture.answers, *picture.answers])
+    assert len(twice.html) < 1.2 * len(picture.html)
+    assert Answer("pick") == Answer("pick", {}, 0, 0, b"", {}, (), "", "")
+
+
+def test_the_page_has_the_apps_colours() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    folder = Path(viz_app.__file__).parent
+    themes = tomllib.loads((folder / ".streamlit" / "config.toml").read_text("utf-8"))["theme"]
+    light, dark = (folder / "notebook" / "page.css").read_text("utf-8").split("}")[:2]
+    for css, name in ((light, "light"), (dark, "dark")):
+        found = dict(re.findall(r"--st-([a-z-]+-color): (#\w{6});", css))
+        expected = {re.sub("[A-Z]", lambda c: f"-{c[0].lower()}", key): v for key, v in themes[name].items() if isinstance(v, str)}
+        assert found == expected

@@ -1,0 +1,128 @@
+"""The app's pictures in a notebook, or as a page that is saved: drawn by the same browser parts, without a server or a network.
+
+    import models
+    from viz_app.notebook import head, heads, lines, mask
+    scope = models.load("eng-fra")
+    run = scope.run("We like him.")
+    heads(run)                                  # the last line of a cell
+    head(run, layer=3, head=5).save("head.html")
+
+Layers and heads are counted from 1, as on the screen, tokens from 0. `kind` is the name of a kind of attention
+("encoder_self", "decoder_self", "cross", "self" …); without it the cross-attention is taken, or the first kind there is. What is
+not there is a ValueError that says what is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from models.analysis.head_measures import MEASURES
+from models.trace import AttentionSite, Trace
+from viz_app import words
+from viz_app.components import head as head_part
+from viz_app.components import overview as overview_part
+from viz_app.components import several as several_part
+from viz_app.drawing import head as drawn_head
+from viz_app.drawing.overview import overview
+from viz_app.drawing.scale import NAMES as STRENGTHS
+from viz_app.drawing.scale import Scale
+from viz_app.drawing.sites import sharpest_head
+from viz_app.drawing.stamp import caption, facts
+from viz_app.notebook.mask import mask
+from viz_app.notebook.picture import Answer, Part, Picture
+from viz_app.notebook.places import check_length, is_long, listed, place_of, sites_of
+from viz_app.views.inside.several import FIRST, MOST, Several, several, toggled
+
+__all__ = ["Picture", "head", "heads", "lines", "mask"]
+
+MOST_WEIGHTS = 2**17                    # of all heads that a picture carries, so that a click opens one: half a megabyte
+GLANCE, HEAD, LINES = 560, 620, 560     # CSS pixels of a frame: what the parts need where it is wide
+
+
+def heads(run: Trace, *, kind: str = "", theme: str = "") -> Picture:
+    """All heads at a glance. A click opens a head beside them; of a long text it says which call draws it."""
+    sites = sites_of(run, kind)
+    kind = kind or sites[0].kind
+    terms = _terms(run)
+    site, number = sharpest_head(run, kind)
+    glance = Part(overview_part.component, overview(run, terms, site, number))
+    title, about = f"All heads of {run.model.name}", caption(facts(run))
+    every = [(one, n) for one in run.attention.values() for n in range(one.n_heads)]
+    if sum(one.n_query * one.n_key for one, _ in every) > MOST_WEIGHTS:
+        answers = [Answer("pick", _named(one, n), says="This head is drawn by", code=_call(one, n)) for one, n in every]
+        return Picture(title, about, [glance], answers, theme, GLANCE)
+    answers = [Answer("pick", _named(one, n), shows=1, payload=drawn_head.head(run, one, n, terms)) for one, n in every]
+    first = Part(head_part.component, drawn_head.head(run, run.attention[site], number, terms))
+    return Picture(title, about, [glance, first], answers, theme, HEAD)
+
+
+def head(
+    run: Trace, layer: int = 1, head: int = 1, *, kind: str = "", around: tuple[int, int] | None = None, hide_sinks: bool = False,
+    strength: str = "weight", lock: str = "", theme: str = "",
+) -> Picture:  # fmt: skip
+    """One head as a heatmap with exact weights and as lines from token to token. A text of more than 512 tokens is shown in
+    blocks, each with the largest of its weights; `around` (query, key) gives the exact weights about a place of it.
+
+    `hide_sinks` leaves [start] and [end] out, `strength` is "weight", "row" (shares of a row's largest) or "root", and `lock`
+    holds a token from the start: "q3" a query, "k0" a key."""
+    site, number = place_of(run, layer, head, kind)
+    if strength not in STRENGTHS:
+        raise ValueError(f"strength must be {listed([repr(name) for name in STRENGTHS])}, not {strength!r}")
+    if around is not None and not (0 <= around[0] < site.n_query and 0 <= around[1] < site.n_key):
+        raise ValueError(f"around must be a query below {site.n_query} and a key below {site.n_key}, not {around!r}")
+
+    def drawn(hides: bool) -> bytes:
+        return drawn_head.head(run, site, number, _terms(run), lock, around, Scale(strength, hides))
+
+    answers = []
+    if is_long(site):      # the page alone cannot tell the largest of weights that it has not
+        answers = [
+            *(Answer("look", {"hides": hides}, payload=drawn(hides)) for hides in (False, True)),
+            Answer("tile", says="These weights are drawn by", code=_call(site, number, ", around=({query}, {key})")),
+            Answer("tile", says="The whole text is drawn by", code=_call(site, number)),
+        ]
+    title = words.head_title(site, number, _terms(run))
+    return Picture(title, caption(facts(run)), [Part(head_part.component, drawn(hide_sinks))], answers, theme, HEAD)
+
+
+def lines(
+    run: Trace, heads: Sequence[tuple[int, int]] | None = None, *, kind: str = "", measure: str = FIRST, theme: str = ""
+) -> Picture:
+    """Lines of several heads of one kind, given as (layer, head), each in its colour; without any those that lead by a `measure`
+    (models.analysis.head_measures.MEASURES), in whose order all heads of the kind stand beside them."""
+    kind = sites_of(run, kind)[0].kind
+    check_length(run, kind, "lines")
+    if measure not in MEASURES:
+        raise ValueError(f"measure must be {listed([repr(name) for name in MEASURES])}, not {measure!r}")
+    if heads is not None and len(heads) > MOST:
+        raise ValueError(f"lines of at most {MOST} heads can be told apart, not of {len(heads)}")
+    places = None if heads is None else [place_of(run, *one, kind) for one in heads]
+    every = Several(run, kind, measure, None)
+    numbers = {(site.name, head): n for n, (site, head) in enumerate(every.heads)}
+    shown = replace(every, chosen=None if places is None else tuple(sorted(numbers[site.name, n] for site, n in places)))
+    orders = {name: replace(every, measure=name).order for name in MEASURES}
+    answers = [
+        *(Answer("news", {"measure": name}, fields={"measure": name, "order": order}) for name, order in orders.items()),
+        *(Answer("news", {"head": n}, says="These lines are drawn by", code=_lines_call(shown, n)) for n in numbers.values()),
+        Answer("news", takes=("query",)),
+    ]
+    part = Part(several_part.component, several(shown, _terms(run), None))
+    return Picture(f"Lines of several heads of {run.model.name}", caption(facts(run)), [part], answers, theme, LINES)
+
+
+def _terms(run: Trace) -> words.Terms:
+    return words.terms(run.model.training.get("task", "unknown"), run.model.name)
+
+
+def _named(site: AttentionSite, head: int) -> dict[str, str | int]:
+    """A head as the overview names it when it is clicked."""
+    return {"site": site.name, "head": head}
+
+
+def _call(site: AttentionSite, head: int, more: str = "") -> str:
+    return f'head(run, layer={site.layer + 1}, head={head + 1}, kind="{site.kind}"{more})'
+
+
+def _lines_call(shown: Several, number: int) -> str:
+    """What draws the heads that stand after a click on one."""
+    chosen = (shown.heads[n] for n in toggled(shown.drawn, number))
+    return f'lines(run, [{", ".join(f"({site.layer + 1}, {head + 1})" for site, head in chosen)}], kind="{shown.kind}")'

@@ -1,0 +1,92 @@
+// Stands in for Streamlit where there is no server: gives each part of a picture its element and its payload, and after a click
+// shows what Python has drawn beforehand, or says which call draws it.
+const main = document.querySelector("main"), call = document.querySelector(".call");
+
+class Part {
+  constructor({ name, files }, payload, send) {
+    Object.assign(this, { name, payload, send });
+    const place = main.appendChild(document.createElement("div"));
+    place.className = `st-key-${name}`;
+    this.root = place.attachShadow({ mode: "open" });
+    this.root.innerHTML = `<style>${files.css}</style>${files.html}`;
+    const script = document.createElement("script");       // runs where a page's policy allows neither eval nor blobs
+    script.textContent = `attnscope.${name} = (() => {\n${files.js}\nreturn show;\n})();`;
+    document.head.append(script);
+    this.component = window.attnscope[name];
+  }
+
+  show(payload = this.payload) {
+    this.payload = payload;
+    this.component({ key: this.name, data: payload, parentElement: this.root, setTriggerValue: (event, value) => this.send(event, value) });
+  }
+}
+
+// What was packed and compressed by viz_app/notebook/picture.py.
+async function drawn() {
+  const bytes = Uint8Array.from(atob(JSON.parse(document.querySelector("#drawn").textContent)), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return unpack(new Uint8Array(await new Response(stream).arrayBuffer()));
+}
+
+// In a notebook the one whose letters are light is dark, whatever it is made of; a page of its own follows the system.
+function themeAround() {
+  const outside = window.frameElement?.parentElement;
+  if (!outside) return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const [r, g, b] = getComputedStyle(outside).color.match(/[\d.]+/g).map(Number);
+  return 0.3 * r + 0.6 * g + 0.1 * b > 128 ? "dark" : "light";
+}
+
+const NAMED = /\{(\w+)\}/g;
+
+function answer(from, event, value) {
+  const fits = (one) => one.part === from && one.event === event
+    && Object.entries(one.values).every(([name, v]) => value[name] === v)
+    && [...one.code.matchAll(NAMED)].every(([, name]) => name in value);
+  const found = answers.find(fits);
+  if (!found) return;
+  call.hidden = !found.code;
+  if (found.code) return void say(found, value);
+  const part = parts[found.shows], taken = Object.fromEntries(found.takes.map((name) => [name, value[name]]));
+  part.show(found.payload ? arrays[found.payload] : changed(part.payload, { ...found.fields, ...taken }));
+}
+
+function say({ says, code }, value) {
+  const filled = code.replace(NAMED, (_, name) => value[name]);
+  call.replaceChildren(`${says} `, Object.assign(document.createElement("code"), { textContent: filled }));
+}
+
+// A payload with other fields in its header (drawing/payload.py).
+function changed(payload, fields) {
+  const end = 4 + new DataView(payload.buffer, payload.byteOffset, 4).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(payload.subarray(4, end)));
+  const written = new TextEncoder().encode(JSON.stringify({ ...header, ...fields })), whole = new Uint8Array(4 + written.length + payload.length - end);
+  new DataView(whole.buffer).setUint32(0, written.length, true);
+  whole.set(written, 4);
+  whole.set(payload.subarray(end), 4 + written.length);
+  return whole;
+}
+
+// A frame in a notebook grows with what it holds; it never shrinks, because what it holds fits itself to the frame.
+function grow() {
+  const frame = window.frameElement, tall = document.documentElement.scrollHeight;
+  if (frame && tall > window.innerHeight) frame.style.height = `${tall}px`;
+}
+
+function restyle() {
+  const found = theme || themeAround();
+  if (document.documentElement.dataset.theme === found) return;
+  document.documentElement.dataset.theme = found;
+  for (const part of parts) part.show();
+}
+
+window.attnscope = {};
+const { theme, title, about, answers, arrays, ...picture } = await drawn(), parts = [];
+main.replaceChildren();
+main.classList.toggle("two", picture.parts.length > 1);
+picture.parts.forEach((part, i) => parts.push(new Part(part, arrays[part.payload], (event, value) => answer(i, event, value))));
+document.title = title;
+document.querySelector(".about").textContent = about;
+restyle();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", restyle);
+if (window.frameElement) new MutationObserver(restyle).observe(window.parent.document.body, { attributes: true });
+new ResizeObserver(grow).observe(document.body);

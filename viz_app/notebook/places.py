@@ -1,0 +1,47 @@
+"""Which head of a run is meant, by layer and head as they are counted on the screen, from 1."""
+
+from models.trace import AttentionSite, Trace
+from viz_app.drawing.head import LARGEST_WHOLE
+from viz_app.drawing.sites import by_kind
+
+
+def sites_of(run: Trace, kind: str = "") -> list[AttentionSite]:
+    """The sites of a kind of attention, from the first layer to the last; without a kind those of the cross-attention, or of the
+    first kind where there is none. Raises ValueError, saying what there is."""
+    kinds = dict(by_kind(run))
+    if not kinds:
+        raise ValueError(f"{run.model.name} has no attention: there are no heads to draw")
+    if kind and kind not in kinds:
+        raise ValueError(f"kind must be {listed([repr(name) for name in kinds])}, not {kind!r}")
+    return kinds[kind or ("cross" if "cross" in kinds else next(iter(kinds)))]
+
+
+def place_of(run: Trace, layer: int, head: int, kind: str = "") -> tuple[AttentionSite, int]:
+    """The site and the head's number from 0. Raises ValueError, saying what there is."""
+    sites = {site.layer + 1: site for site in sites_of(run, kind)}
+    if layer not in sites:
+        raise ValueError(f"layer must be {listed([str(n) for n in sites])} of {next(iter(sites.values())).kind!r}, not {layer!r}")
+    site = sites[layer]
+    if head not in range(1, site.n_heads + 1):
+        raise ValueError(f"head must be {listed([str(n + 1) for n in range(site.n_heads)])}, not {head!r}")
+    return site, head - 1
+
+
+def is_long(site: AttentionSite) -> bool:
+    """Whether its weights have more rows or columns than a picture has room for."""
+    return max(site.n_query, site.n_key) > LARGEST_WHOLE
+
+
+def check_length(run: Trace, kind: str, what: str) -> None:
+    """Raises ValueError where this text is too long for a picture that has no blocks."""
+    site = sites_of(run, kind)[0]
+    if is_long(site):
+        longest = max(site.n_query, site.n_key)
+        raise ValueError(f"{what}: at most {LARGEST_WHOLE} tokens, not {longest}; head(run) shows a long text in blocks")
+
+
+def listed(names: list[str]) -> str:
+    """ "1", "1 or 2", "1 to 8" of numbers, "'a', 'b' or 'c'" of names."""
+    if len(names) > 2 and names[0].isdigit():
+        return f"{names[0]} to {names[-1]}"
+    return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
