@@ -27,10 +27,10 @@ LONGEST = 4096      # tokens of a text that are read here, however many a model 
 
 # transformers' table of classes → its class that opens them, and ours that asks them; what is in none makes vectors
 KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
+    ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", "AutoModelForSeq2SeqLM", EncoderDecoderLM),
     ("MODEL_FOR_MASKED_LM_MAPPING_NAMES", "AutoModelForMaskedLM", MaskedLM),
     ("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES", "AutoModelForSequenceClassification", Classifier),
     ("MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES", "AutoModelForQuestionAnswering", QuestionAnswering),
-    ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", "AutoModelForSeq2SeqLM", EncoderDecoderLM),
     ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "AutoModelForCausalLM", CausalLM),
     ("MODEL_FOR_PRETRAINING_MAPPING_NAMES", "AutoModelForMaskedLM", MaskedLM),
     ("MODEL_MAPPING_NAMES", "AutoModel", HubModel),
@@ -134,28 +134,29 @@ def _sizes(name: str, module: nn.Module, config: Any, library: Any, gives_weight
     text = config.get_text_config(decoder=True)
     n_heads, embedding = int(text.num_attention_heads), module.get_input_embeddings()
     vocab_size = int(embedding.weight.shape[0])
-    special = {kind: _first(getattr(module, "generation_config", None) or config, f"{kind}_token_id") for kind in ("bos", "eos")}
-    start = getattr(text, "decoder_start_token_id", None)
-    start = special["bos"] if start is None else start
-    fill = next((i for i in (text.pad_token_id, special["eos"], 0) if i is not None and 0 <= i < vocab_size), 0)
+    start, begin, end, pad = (_special(name, vocab_size, getattr(module, "generation_config", None), text, config)
+                              for name in ("decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_token_id"))
     return HubConfig(
         architecture=name, vocab_size=vocab_size, d_model=int(text.hidden_size), n_heads=n_heads,
         n_layers=int(text.num_hidden_layers), n_ctx=_n_ctx(text, module, library),
         n_key_heads=int(getattr(text, "num_key_value_heads", None) or n_heads), dtype=str(module.dtype).removeprefix("torch."),
-        pad_id=vocab_size, start_id=-1 if start is None else int(start), end_id=-1 if special["eos"] is None else special["eos"],
-        fill_id=fill, gives_weights=gives_weights,
+        pad_id=vocab_size, start_id=begin if start < 0 else start, end_id=end, fill_id=max(0, end if pad < 0 else pad),
+        gives_weights=gives_weights,
     )
 
 
-def _first(config: Any, name: str) -> int | None:
-    value = getattr(config, name, None)
-    return value[0] if isinstance(value, list) and value else value
+def _special(name: str, vocab_size: int, *configs: Any) -> int:
+    """The id of a special token, by the first of these that names one of the vocabulary; −1 where none does."""
+    values = [getattr(config, name, None) for config in configs]
+    ids = [value[0] if isinstance(value, list) and value else value for value in values]
+    return next((i for i in ids if isinstance(i, int) and 0 <= i < vocab_size), -1)
 
 
 def _n_ctx(text: Any, module: nn.Module, library: Any) -> int:
     """The longest text: by the configuration, by the tokenizer, and of a table of positions that keeps rows for padding what is
     left."""
     said = getattr(text, "max_position_embeddings", None) or math.inf
+    said = said if said > 0 else math.inf
     tables = [m for m in module.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == said and m.padding_idx is not None]
     left = [m.num_embeddings - m.padding_idx - 1 for m in tables if m is not module.get_input_embeddings()]
     return int(min([said, LONGEST, getattr(library, "model_max_length", None) or LONGEST, *left]))

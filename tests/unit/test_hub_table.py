@@ -1,5 +1,6 @@
 """Models of Hugging Face, family by family, against what the library itself makes of the same weights."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def run(scope: Scope, *texts: str) -> Trace:
 
 def eager(scope: Scope) -> Any:
     """The same weights with the library's own attention, which hands out its maps."""
-    module = type(scope.model.module)._from_config(scope.model.module.config, attn_implementation="eager").eval()
+    module = type(scope.model.module)._from_config(copy.deepcopy(scope.model.module.config), attn_implementation="eager").eval()
     module.load_state_dict(scope.model.module.state_dict())
     return module
 
