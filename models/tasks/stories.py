@@ -19,8 +19,7 @@ THINGS = ("football", "apple", "milk", "book", "key", "hat", "letter", "lamp")
 GOES = ("went to the", "moved to the", "travelled to the", "journeyed to the", "went back to the")
 TAKES = ("picked up the", "took the", "got the", "grabbed the")
 N_FACTS = (1, 2)
-LONGEST = 8    # sentences
-LONGEST_AT_FIRST, STEPS_A_SENTENCE = 5, 3000     # in training: how long, and when it grows by one
+LONGEST = 6     # sentences
 
 Part = Literal["train", "validation", "test"]
 
@@ -43,26 +42,20 @@ def part_of(name: str, place: str) -> Part:
     return {0: "test", 6: "validation"}.get(remainder, "train")
 
 
-def longest_at(step: int) -> int:
-    """How many sentences the longest story of a training step has: short ones come first, as a model that begins with long ones
-    stays at naming the last place (a curriculum: Elman 1993; Bengio et al. 2009)."""
-    return min(LONGEST, LONGEST_AT_FIRST + step // STEPS_A_SENTENCE)
-
-
-def stories(part: Part, seed: str, longest: int = LONGEST) -> Iterator[Story]:
-    """Stories of at most `longest` sentences without end, one supporting fact and two by turns."""
+def stories(part: Part, seed: str) -> Iterator[Story]:
+    """Stories without end, one supporting fact and two by turns."""
     rng = random.Random(seed)
     while True:
         for n_facts in N_FACTS:
-            yield story(part, n_facts, rng, longest)
+            yield story(part, n_facts, rng)
 
 
-def story(part: Part, n_facts: int, rng: random.Random, longest: int = LONGEST) -> Story:
-    """A story of at most `longest` sentences. The question comes down to a pair of the set `part`; the other sentences are of
+def story(part: Part, n_facts: int, rng: random.Random) -> Story:
+    """A story of at most six sentences. The question comes down to a pair of the set `part`; the other sentences are of
     training pairs."""
     name = rng.choice(NAMES)
     place = rng.choice([each for each in PLACES if part_of(name, each) == part])
-    events = _events(rng.randint(2, longest) - n_facts, rng)
+    events = _events(rng.randint(2, LONGEST) - n_facts, rng)
     events.insert(rng.randint(0, len(events)), ("goes", name, place))
     thing = ""
     if n_facts == 2:

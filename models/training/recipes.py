@@ -86,7 +86,7 @@ PLANS: dict[str, dict[str, Plan]] = {
             BERTConfig,
             {"d_model": 64, "n_heads": 2, "n_layers": 3, "n_ctx": 128, "dropout": 0.0, "init": "xavier", "head": "span"},
             Recipe(
-                steps=36_000, warmup=3500, learning_rate=0.15, label_smoothing=0.0, validate_every=1000, snapshots=True,
+                steps=30_000, warmup=2000, learning_rate=0.11, label_smoothing=0.0, validate_every=1000, snapshots=True,
                 n_snapshots=6, snapshot_ratio=4,
             ),
             {"batch_size": 32, "vocab_size": 400, "max_tokens": 4096, "n_ctx": 128, "licence": None},
