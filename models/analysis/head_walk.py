@@ -18,6 +18,15 @@ from models.trace import AttentionSite, Trace
 
 
 @dataclass(frozen=True)
+class NamedTerm:
+    """What a term of the site besides the similarity adds to one query's scores (models.trace.terms)."""
+
+    name: str
+    products: Float[Tensor, "key d"]          # number by number
+    scores: Float[Tensor, "key"]              # what they sum to
+
+
+@dataclass(frozen=True)
 class Walk:
     """One query's row of one head, step by step: softmax(similarity(q, k))·v (Vaswani et al. 2017, eq. 1; Bahdanau et al.
     2015, eqs. 4-6)."""
@@ -30,7 +39,8 @@ class Walk:
     k: Float[Tensor, "key d_k"]
     v: Float[Tensor, "key d_v"]
     compared: Comparison                      # how q meets each k, number by number
-    scores: Float[Tensor, "key"]              # what the terms of `compared` sum to, before the mask
+    named: tuple[NamedTerm, ...]              # what is added to that; empty in most models
+    scores: Float[Tensor, "key"]              # what the terms of `compared` and the named ones sum to, before the mask
     allowed: Bool[Tensor, "key"]
     masked: Float[Tensor, "key"]              # scores, −∞ where the mask blocks
     weights: Float[Tensor, "key"]
@@ -43,6 +53,11 @@ class Walk:
         """q·k as the sum of its products, before any scaling; under the scaled dot product not yet the score."""
         return self.compared.met.sum(-1)
 
+    @property
+    def content(self) -> Float[Tensor, "key"]:
+        """The similarity of q and k as the sum of its terms: the score where no other term is added."""
+        return self.compared.terms.sum(-1)
+
 
 def walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
     """The steps from one token's vector to what the head passes on. Scores, weights and b are the site's, to the last digit;
@@ -54,20 +69,27 @@ def walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
     q, k, v = site.q[batch, head, query], site.k[batch, head], site.v[batch, head]
     allowed = site.allowed(batch, head)[query]
     scores, weights = site.scores(head, batch)[query], site.weights(head, batch)[query]      # (key,)
-    b = site.head_out(head, batch)[query]
+    b, position = site.head_out(head, batch)[query], torch.tensor([query])
+    named = tuple(
+        NamedTerm(term.name, term.products(head, query, site.n_key, batch), term.scores(head, position, site.n_key, batch)[0])
+        for term in site.terms
+    )
     return Walk(
         query, head, site.x[batch, query], site.memory[batch], q, k, v, compare(site.similarity, q, k),
-        scores, allowed, scores.masked_fill(~allowed, -torch.inf), weights, weights[:, None] * v, b,
+        named, scores, allowed, scores.masked_fill(~allowed, -torch.inf), weights, weights[:, None] * v, b,
         b @ block(site, "W_O", head)[0] if site.projections else None,
     )
 
 
-def block(site: AttentionSite, name: str, head: int) -> tuple[Tensor, Tensor]:
+def block(site: AttentionSite, name: str, head: int) -> tuple[Tensor, Tensor | None]:
     """A head's own part of a projection: (weight, bias) with q = a·weight + bias for W_Q, W_K and W_V, of shapes
-    (d_model, d_head) and (d_head,). For W_O (d_head, d_model), and the whole bias, which belongs to no head."""
+    (d_model, d_head) and (d_head,). For W_O (d_head, d_model), and the whole bias, which belongs to no head. The bias is None
+    where the model has none."""
     weight, bias = site.projections[name]
     own = slice(head * site.d_head, (head + 1) * site.d_head)
-    return (weight[:, own].T, bias) if name == "W_O" else (weight[own].T, bias[own])
+    if name == "W_O":
+        return weight[:, own].T, bias
+    return weight[own].T, None if bias is None else bias[own]
 
 
 # Softmax, and what √d_k does to it
@@ -109,18 +131,29 @@ class Scaling:
         return self.gradient / self.divisor
 
 
-def scaling(raw: Float[Tensor, "*rows key"], allowed: Bool[Tensor, "*rows key"], divisor: float) -> Scaling:
-    """softmax(q·k/divisor) over the allowed keys. √d_head is the model's own divisor, 1 leaves scaling out (§3.2.1)."""
+def scaling(
+    raw: Float[Tensor, "*rows key"], allowed: Bool[Tensor, "*rows key"], divisor: float, added: Tensor | float = 0.0
+) -> Scaling:
+    """softmax(q·k/divisor + added) over the allowed keys. √d_head is the model's own divisor, 1 leaves scaling out (§3.2.1)."""
     if not divisor > 0:
         raise ValueError(f"the divisor must be positive, not {divisor}")
-    scores = raw / divisor
+    scores = raw / divisor + added
     weights = masked_softmax(scores[..., None, :], allowed[..., None, :])[..., 0, :]
     return Scaling(divisor, scores, weights, entropy(weights), gradient_norm(weights))
 
 
 def raw_scores(site: AttentionSite, head: int, batch: int = 0) -> Float[Tensor, "query key"]:
-    """q·k of one head, neither scaled nor masked."""
-    return site.q[batch, head] @ site.k[batch, head].T
+    """q·k of one head, with the terms that are divided together with it, neither scaled nor masked."""
+    every = torch.arange(site.n_query)
+    divided = (term.divisor * term.scores(head, every, site.n_key, batch) for term in site.terms if term.divisor)
+    return site.q[batch, head] @ site.k[batch, head].T + sum(divided)
+
+
+def undivided_scores(site: AttentionSite, head: int, batch: int = 0) -> Float[Tensor, "query key"]:
+    """What is added to one head's scores after the division; 0 in most models."""
+    every = torch.arange(site.n_query)
+    added = (term.scores(head, every, site.n_key, batch) for term in site.terms if not term.divisor)
+    return sum(added, torch.zeros(site.n_query, site.n_key))
 
 
 # The sum of the heads
@@ -128,11 +161,12 @@ def raw_scores(site: AttentionSite, head: int, batch: int = 0) -> Float[Tensor, 
 
 @dataclass(frozen=True)
 class Heads:
-    """Concat(head_out)·W_O of one query, head by head: total = Σ added + bias (§3.2.2). Norms are Euclidean lengths."""
+    """Concat(head_out)·W_O of one query, head by head: total = Σ added + bias (§3.2.2). Norms are Euclidean lengths. Without a
+    bias of W_O it is None."""
 
     head_out: Float[Tensor, "head d_head"]    # the parts of Concat
     added: Float[Tensor, "head d_model"]      # head_out · the head's block of W_O
-    bias: Float[Tensor, "d_model"]
+    bias: Float[Tensor, "d_model"] | None
     total: Float[Tensor, "d_model"]           # the sublayer's output
     residual: Float[Tensor, "d_model"] | None     # the residual stream it is added to; None in a model without one
 
@@ -164,7 +198,8 @@ def heads(trace: Trace, site: AttentionSite, query: int) -> Heads:
     head_out = site.head_out()[:, query]                                 # (head, d_head)
     added = torch.stack([head_out[h] @ block(site, "W_O", h)[0] for h in range(site.n_heads)])
     bias, stream = site.projections["W_O"][1], residual(trace, site)
-    return Heads(head_out, added, bias, added.sum(0) + bias, None if stream is None else stream[query])
+    total = added.sum(0) if bias is None else added.sum(0) + bias
+    return Heads(head_out, added, bias, total, None if stream is None else stream[query])
 
 
 def added_norms(site: AttentionSite, batch: int = 0) -> Float[Tensor, "head query"]:
@@ -177,7 +212,8 @@ def residual(trace: Trace, site: AttentionSite) -> Float[Tensor, "query d_model"
     """The residual stream this attention's output is added to. Under post-LN it is the attention's own input. None in a
     model that has no such stream."""
     layer = site.name.rsplit(".", 1)[0]
-    stream = trace.activations.get(f"{layer}.{'resid_mid' if site.role == 'cross' else 'resid_pre'}")
+    before = {"cross": "resid_mid", "query": "query_resid_pre"}.get(site.role, "resid_pre")
+    stream = trace.activations.get(f"{layer}.{before}")
     return None if stream is None else stream.value[0]
 
 
@@ -186,10 +222,11 @@ def check_walk(trace: Trace, site: AttentionSite, query: int, head: int) -> list
 
     Float32: limits are 1e-5 of the size of what is summed, as in models.analysis.checks."""
     w = walk(site, query, head)
-    terms = w.compared.terms
+    terms = torch.cat([w.compared.terms, *(term.products for term in w.named)], -1)
+    score = " + ".join([site.similarity.formula, *(term.name for term in w.named)])
     within = [
         _check("the terms add up to the score", terms.sum(-1) - w.scores, terms.abs().sum(-1),
-               f"Largest difference of their sum from the score {site.similarity.formula}, over all keys of this query"),
+               f"Largest difference of their sum from the score {score}, over all keys of this query"),
         _check("weights are shares", (w.weights.sum() - w.allowed.any().float())[None], w.weights,
                "Difference of the weights' sum from 1 (from 0 where the mask leaves no key)"),
         _check("b is what the model used", w.parts.sum(0) - site.out[0, head, query], w.v,
@@ -232,7 +269,7 @@ def _check(name: str, difference: Tensor, size: Tensor, sentence: str) -> Check:
 
 def _projected(site: AttentionSite, name: str, head: int, x: Tensor) -> Tensor:
     weight, bias = block(site, name, head)
-    return x @ weight + bias
+    return x @ weight if bias is None else x @ weight + bias
 
 
 def _cosine(a: Tensor, b: Tensor) -> Tensor:

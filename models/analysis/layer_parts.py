@@ -69,13 +69,13 @@ def streams(model: Architecture) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sublayer.stream for sublayer in model.sublayers))
 
 
-def parts(model: Architecture, trace: Trace, stream: str, position: int) -> list[Part]:
-    """Every sublayer along a stream at one of its tokens, from the first to the last. Raises ValueError for a token that is not
-    there."""
+def parts(model: Architecture, trace: Trace, stream: str, position: int, states: str = "") -> list[Part]:
+    """Every sublayer along a stream, or along one of its several rows of states, at one of its tokens, from the first to the last.
+    Raises ValueError for a token that is not there."""
     n = len(trace.streams[stream].ids)
     if not 0 <= position < n:
         raise ValueError(f"token {position} is not there: this stream has {n}, counted from 0")
-    return [_part(trace, sublayer, position) for sublayer in model.sublayers if sublayer.stream == stream]
+    return [_part(trace, s, position) for s in model.sublayers if (s.stream, s.states) == (stream, states)]
 
 
 def _part(trace: Trace, sublayer: Sublayer, position: int) -> Part:
@@ -85,7 +85,7 @@ def _part(trace: Trace, sublayer: Sublayer, position: int) -> Part:
     after, firing = recorded(sublayer.after), None
     before = recorded(sublayer.before) if sublayer.adds else trace.attention[sublayer.path].x[0, position]
     if sublayer.role == FEED_FORWARD:
-        firing = Firing(recorded(f"{sublayer.path}.ff_pre"), recorded(f"{sublayer.path}.ff_post"))
+        firing = Firing(*(recorded(f"{sublayer.path}.{sublayer.mark}{name}") for name in ("ff_pre", "ff_post")))
     normed = {"pre": lambda: recorded(sublayer.normed), "post": lambda: after, "none": lambda: None}[sublayer.norm]()
     return Part(sublayer, before, recorded(sublayer.out), after, normed, firing)
 

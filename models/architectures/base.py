@@ -67,6 +67,7 @@ class Architecture(nn.Module):
     writes: ClassVar[str] = ""           # the stream whose next token is predicted; "" in a model that predicts none
     kinds: tuple[SiteKind, ...]          # of its attentions, in the order a reader meets them
     of_two: str = ""                     # the output that it gives of two texts and not of one; "" in a model without
+    relative_positions: ClassVar[bool] = False      # each score is told how far apart two tokens are; no vector is added
     is_recurrent: bool = False           # a state carries the past: it has no keys to cache and no way back
 
     def __init__(self, config: Any, *, positions: bool, dropout: float) -> None:

@@ -2,7 +2,7 @@
 through the same weights: the content stream knows its own token, the query stream only where it stands."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from models.layers import masks
 from models.layers.blocks import NORMAL_STD, AddNorm, FeedForward
 from models.layers.masks import Mask, Masks, SiteKind
 from models.layers.relative import RelativeAttention
+from models.layers.sublayers import FEED_FORWARD, Sublayer
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import Encoding
 from models.trace import tap
@@ -66,6 +67,20 @@ class TwoStreamLayer(nn.Module):
         self.ff = FeedForward(d_model, config.d_ff, "text", config.activation)
         self.add_norm_1, self.add_norm_2 = (AddNorm(d_model, dropout, "post", "text") for _ in range(2))
 
+    @property
+    def sublayers(self) -> tuple[Sublayer, ...]:
+        """Those of the content stream, then those of the query stream."""
+        paths = self.content_attn.path, self.content_attn.query_path
+        return (*self._sublayers(paths[0], CONTENT.role, ""), *self._sublayers(paths[1], QUERY.role, "query_"))
+
+    def _sublayers(self, site: str, states: str, mark: str) -> tuple[Sublayer, Sublayer]:
+        before, middle, after = (f"{mark}resid_{place}" for place in ("pre", "mid", "post"))
+        both = (
+            self.add_norm_1.around(site, states, "attn_out", before, middle),
+            self.add_norm_2.around(self.ff.path, FEED_FORWARD, f"{mark}ff_out", middle, after, self.ff.activation),
+        )
+        return tuple(replace(sublayer, states=states, mark=mark) for sublayer in both)
+
     def forward(
         self, h: Float[Tensor, "batch n d_model"], g: Float[Tensor, "batch n d_model"] | None,
         segments: Int[Tensor, "batch n"], both: tuple[Mask, Mask],
@@ -108,6 +123,7 @@ class XLNet(Architecture):
     )
     streams = ("text",)
     kinds = (CONTENT, QUERY)
+    relative_positions = True
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__(config, positions=False, dropout=config.dropout)
@@ -118,6 +134,10 @@ class XLNet(Architecture):
             if parameter.dim() > 1 or name == "placeholder":
                 nn.init.normal_(parameter, std=NORMAL_STD)
         self._set_paths()
+
+    @property
+    def sublayers(self) -> tuple[Sublayer, ...]:
+        return tuple(sublayer for layer in self.encoder.layers for sublayer in layer.sublayers)
 
     def forward(
         self, text: Int[Tensor, "batch n"], rank: Int[Tensor, "batch n"] | None = None,

@@ -39,6 +39,11 @@ class RelativeAttention(nn.Module):
         self.similarity = LearnedSimilarity("scaled dot", self.d_head)
 
     @property
+    def query_path(self) -> str:
+        """Where a run records what the query stream reads; `path` is where the content stream's is."""
+        return f"{self.path.removesuffix('content_attn')}query_attn"
+
+    @property
     def projections(self) -> dict[str, tuple[Tensor, Tensor | None]]:
         """W_Q W_K W_V W_O → (weight, bias), without gradients; u is the bias of the queries that meet the keys."""
         layers = {"W_Q": self.W_Q, "W_K": self.W_K, "W_V": self.W_V, "W_O": self.W_O}
@@ -57,14 +62,14 @@ class RelativeAttention(nn.Module):
         r = distance_vectors(content.shape[1], self.W_R.in_features).to(content.device, content.dtype)
         keys = self.W_R(r).unflatten(-1, (self.n_heads, -1)).transpose(0, 1)              # (head, distance, d_head)
         k, v = self._split(self.W_K(content)), self._split(self.W_V(content))
-        streams = [(self.kind, self.path, "", content, masks[0])]
+        streams = [(self.kind, self.path, content, masks[0])]
         if query is not None:
-            streams.append((self.query_kind, f"{self.path.removesuffix('content_attn')}query_attn", "query_", query, masks[1]))
-        read = [self._read(kind, name, mark, x, content, k, v, keys, segments, mask) for kind, name, mark, x, mask in streams]
+            streams.append((self.query_kind, self.query_path, query, masks[1]))
+        read = [self._read(kind, name, x, content, k, v, keys, segments, mask) for kind, name, x, mask in streams]
         return read[0], read[1] if query is not None else None
 
     def _read(
-        self, kind: SiteKind, name: str, mark: str, x: Tensor, content: Tensor,
+        self, kind: SiteKind, name: str, x: Tensor, content: Tensor,
         k: Tensor, v: Tensor, keys: Tensor, segments: Tensor, mask: Mask,
     ) -> Tensor:
         n = x.shape[1]

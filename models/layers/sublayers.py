@@ -23,6 +23,13 @@ class Sublayer:
     normed: str = ""           # under "pre": what it reads
     activation: str = ""       # of a feed-forward: one of models.layers.blocks.ACTIVATIONS
     adds: bool = True          # whether its output is added to the stream; if not, it takes the stream's place
+    states: str = ""           # where the tokens of a stream have several rows of states: of which ("content", "query")
+    mark: str = ""             # before the names of what a feed-forward records of these states
+
+    @property
+    def row(self) -> str:
+        """What tells the row of states that it works on from the model's others."""
+        return self.states or self.stream
 
     @property
     def stack(self) -> str:

@@ -18,11 +18,20 @@ class ScoreTerm:
 
     name: str
 
+    @property
+    def divisor(self) -> float | None:
+        """What it is divided by together with q·k, √d_head; None for a term that is added as it is."""
+        return None
+
     def scores(
         self, head: int | None, queries: Int[Tensor, query], n_key: int, batch: int = 0
     ) -> Float[Tensor, "*head query key"]:
         """The term of one head, or (None) of all, for the queries at these positions."""
         raise NotImplementedError
+
+    def products(self, head: int, query: int, n_key: int, batch: int = 0) -> Float[Tensor, "key d"]:
+        """The numbers that add up to this term of one head and query, a row a key: one each where the term is no product."""
+        return self.scores(head, torch.tensor([query]), n_key, batch)[0][:, None]
 
     def moved(self, still: Callable[[Tensor, Axis], Tensor], numbers: Callable[[Tensor], Tensor]) -> ScoreTerm:
         """What is kept for each token after `still`, along the axis of its tokens; what all rows share after `numbers`."""
@@ -61,6 +70,14 @@ class RelativePositionTerm(ScoreTerm):
     least: int
     scale: float
 
+    @property
+    def divisor(self) -> float:
+        return 1 / self.scale
+
+    def products(self, head: int, query: int, n_key: int, batch: int = 0) -> Float[Tensor, "key d"]:
+        column = _distance(torch.tensor([query]), n_key)[0] - self.least
+        return self.scale * self.q[batch, head, query] * self.keys[head, column]
+
     def scores(
         self, head: int | None, queries: Int[Tensor, query], n_key: int, batch: int = 0
     ) -> Float[Tensor, "*head query key"]:
@@ -84,6 +101,15 @@ class SegmentTerm(ScoreTerm):
     keys: Float[Tensor, "head 2 d_head"]
     segments: Int[Tensor, "batch token"]
     scale: float
+
+    @property
+    def divisor(self) -> float:
+        return 1 / self.scale
+
+    def products(self, head: int, query: int, n_key: int, batch: int = 0) -> Float[Tensor, "key d"]:
+        segments = self.segments[batch]
+        differs = (segments[query] != segments[:n_key]).long()
+        return self.scale * self.q[batch, head, query] * self.keys[head, differs]
 
     def scores(
         self, head: int | None, queries: Int[Tensor, query], n_key: int, batch: int = 0

@@ -1,6 +1,6 @@
 """Lines of plain text for the component `plain`: notes, what was read and written, checks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -8,9 +8,11 @@ from models.analysis.checks import Check
 from models.asked import MASK
 from models.tokenizers.encoding import with_masks
 from models.trace import Trace
-from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span
+from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span, TokenInOrder
 from viz_app import words
 from viz_app.drawing.labels import token_text
+
+LONGEST_ORDER = 12      # positions that a line names
 
 
 def rows(look: str, *lines: tuple[str, str]) -> dict:
@@ -84,12 +86,25 @@ def _found(trace: Trace, output: Span) -> tuple[str, str]:
     return f"the answer in the text, {_percent(output.log_probs[output.start, output.end].exp())}", output.text
 
 
+def _in_order(trace: Trace, output: TokenInOrder) -> tuple[str, str]:
+    n = len(output.order)
+    told = "from left to right" if output.order == tuple(range(n)) else f"in the order {arrows(output.order)}"
+    return f"predicted {told}", f"{float(output.surprisal.mean()):.2f} bits per token"
+
+
+def arrows(order: Sequence[int]) -> str:
+    """An order as people read it, positions from 1; a long one shortened."""
+    shown = [str(position + 1) for position in order]
+    return " → ".join(shown if len(shown) <= LONGEST_ORDER else [*shown[:LONGEST_ORDER], "…"])
+
+
 def _percent(p: Tensor) -> str:
     return f"{100 * float(p):.0f} %"
 
 
 _ANSWERED: dict[type, Callable[..., tuple[str, str]]] = {
     NextToken: _expected, MaskedToken: _guessed, ClassProbabilities: _classed, Span: _found,
+    TokenInOrder: _in_order,
 }  # fmt: skip
 
 

@@ -9,6 +9,8 @@ _TITLES = {
     ("decoder", "self"): ("Decoder masked self-attention", "Decoder self"),
     ("decoder", "cross"): ("Cross-attention", "Cross"),
     ("decoder", "alignment"): ("Alignment", "Alignment"),
+    ("encoder", "content"): ("Content stream", "Content"),
+    ("encoder", "query"): ("Query stream", "Query"),
 }
 
 STEP = "a row is read → written"      # how a row is named where the model writes
@@ -81,7 +83,15 @@ def where_from(site: AttentionSite, t: Terms) -> str:
             f"Queries **Q** come from {query.text} (the decoder); keys **K** and values **V** come from {key.text} "
             "(as it leaves the encoder). This is where the two texts meet."
         )
+    if site.role == "query":
+        return (
+            "Queries **Q** come from the query stream, which knows where it stands and not which token stands there; keys **K** "
+            f"and values **V** come from the content stream of {key.text}. It may read what comes before it in the order, and "
+            "its last state says which token it expects in its own place."
+        )
     all_ = f"Queries **Q**, keys **K** and values **V** all come from {query.text}"
+    if site.role == "content":
+        return f"{all_}, its content stream: each {query.token} may read itself and what comes before it in the order."
     if site.stack == "encoder":
         return f"{all_}: each {query.token} may read every other, in both directions."
     return (
@@ -91,14 +101,15 @@ def where_from(site: AttentionSite, t: Terms) -> str:
 
 
 def formula(site: AttentionSite) -> str:
-    """The similarity as a formula, with its numbers where it is short."""
+    """The score as a formula: the similarity, with its numbers where it is short, and the names of what is added."""
     if is_alignment(site):
         return "v·tanh(W s(i−1) + U h(j))"
     learned = site.similarity.learned
-    return {
+    content = {
         "scaled dot": f"q·k / √{site.d_head}",
         "cosine": f"{float(learned['log_t'].exp()):.3g} · cos(q, k)" if "log_t" in learned else "",
     }.get(site.similarity.name) or site.similarity.formula
+    return " + ".join([content, *(term.name for term in site.terms)])
 
 
 def how_to_read(site: AttentionSite, writes: bool = False) -> str:

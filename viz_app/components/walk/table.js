@@ -238,7 +238,7 @@ function placeTip(tip, root, event) {
   tip.style.top = `${y + 18}px`;
 }
 
-// The rows of Concat(b)·W_O: one a head, then the bias, their sum, and the stream it is added to, where there is one.
+// The rows of Concat(b)·W_O: one a head, then the bias, where there is one, their sum, and the stream it is added to.
 function headRows(picture) {
   const { arrays, n_heads, d_model, headScales } = picture;
   const part = (values, h, size) => values.subarray(h * size, (h + 1) * size);
@@ -249,8 +249,10 @@ function headRows(picture) {
       norm: arrays.sizes[h],
     },
   }));
-  const foot = (label, values, n) => ({ label: [label, "", false], mark: "foot", cells: { added: values, norm: arrays.sizes[n_heads + n] } });
-  const sums = [...rows, foot("+ bias", arrays.bias, 0), foot("= output", arrays.total, 1)];
-  if (!arrays.residual) return sums;
-  return [...sums, { ...foot("added to", arrays.residual, 2), scale: headScales.residual, aside: `±${brief(headScales.residual)}` }];
+  const sums = [["+ bias", arrays.bias], ["= output", arrays.total], ["added to", arrays.residual]].filter(([, values]) => values);
+  const feet = sums.map(([label, values], n) => ({
+    label: [label, "", false], mark: "foot", cells: { added: values, norm: arrays.sizes[n_heads + n] },
+    ...(values === arrays.residual && { scale: headScales.residual, aside: `±${brief(headScales.residual)}` }),
+  }));
+  return [...rows, ...feet];
 }

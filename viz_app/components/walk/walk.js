@@ -120,7 +120,7 @@ class Walk {
   keysTable(title) {
     const { picture } = this, { arrays, indices, stages } = picture, n = indices.length;
     const { columns: ids, main, top, foot, rest } = stages[this.stage], left = rest ? picture.n_keys - n : 0;
-    const columns = ids.map((id) => ({ ...ROOM[picture.columns[id].kind], ...picture.columns[id], id, drop: main.includes(id) ? 0 : LEAVE[id] }));
+    const columns = ids.map((id) => ({ ...ROOM[picture.columns[id].kind], ...picture.columns[id], id, drop: main.includes(id) ? 0 : (LEAVE[id] ?? 1) }));
     if (ids.length > 1 && ids[0] === "a") Object.assign(columns[0], { min: 110, grow: 3 });
     const strip = (values, i) => values.subarray((i * values.length) / n, ((i + 1) * values.length) / n);
     const cell = ({ array, kind }, i) => (kind === "strip" ? strip(arrays[array], i) : arrays[array][i]);

@@ -1,6 +1,7 @@
 """What the page Decoding says of training and inference, by what the decoder is made of."""
 
 from models.architectures import Model
+from models.architectures.base import ORDER
 
 FORCED = "with your forced token, the model writes"
 QUESTION = "Decoding: what does it do, one token at a time?"
@@ -41,6 +42,11 @@ _WHY_RECURRENT = (
 )
 
 
+_PREDICTS_IN_ORDER = (
+    "**This page follows a text as it is written, and this model is given one.** It predicts every token of it in one pass, each "
+    "from those before it in an order of your own: the page **Task** shows that, and changes the order. To see a text written "
+    "token by token, open **gpt**, which goes on with a text, or **eng-fra**, which translates one."
+)
 _DOES_NOT_WRITE = (
     "**This model does not write.** {} Its answer stands above and on the page Task. To see a text written token by token, open "
     "**gpt**, which goes on with a text, or **eng-fra**, which translates one."
@@ -57,6 +63,8 @@ _CLOSED = (
 
 def does_not_write(model: Model) -> str:
     """Why nothing is decoded, and what to open instead."""
+    if any(field.kind == ORDER for field in model.fields):
+        return _PREDICTS_IN_ORDER
     return _DOES_NOT_WRITE.format(_CLOSED if model.continues else _BOTH_WAYS)
 
 

@@ -162,7 +162,8 @@ def _reasons(at: Cell, keys) -> list[list[str]]:
 
 
 def _head_arrays(every: Heads) -> dict[str, Tensor]:
-    foot = {"bias": every.bias, "total": every.total}
+    foot = {} if every.bias is None else {"bias": every.bias}
+    foot |= {"total": every.total}
     foot |= {} if every.residual is None else {"residual": every.residual}
     sizes = torch.cat([every.norms, torch.stack([value.norm() for value in foot.values()])])     # of each row of the table
     return {"head_out": every.head_out, "added": every.added, **foot, "sizes": sizes}
@@ -170,7 +171,7 @@ def _head_arrays(every: Heads) -> dict[str, Tensor]:
 
 def _head_scales(every: Heads) -> dict[str, Any]:
     """Colour scales of the heads' table: one for the heads' results, one for all that is added up, the stream has its own."""
-    together = torch.cat([every.added.flatten(), every.bias, every.total])
+    together = torch.cat([every.added.flatten(), every.total, *([] if every.bias is None else [every.bias])])
     scales = {"head_out": peak(every.head_out), "added": peak(together)}
     scales |= {} if every.residual is None else {"residual": peak(every.residual)}
     return {"n_heads": len(every.added), "d_model": len(every.total), "d_head": every.head_out.shape[1], "headScales": scales}

@@ -9,6 +9,7 @@ from torch import Tensor
 from models.analysis.head_walk import Walk
 from models.trace import AttentionSite
 from viz_app import words
+from viz_app.views.inside.named_terms import CONTENT, named_scores, products_of
 
 Why = tuple[str | dict[str, str], ...]    # text, and numbers: {"top" | "row" | "key": array} is its number under the pointer
 
@@ -36,7 +37,9 @@ def arrays(site: AttentionSite, w: Walk, rows: list[int]) -> dict[str, Tensor]:
         "scores": w.scores[rows], "masked": w.masked[rows], "weights": w.weights[rows], "parts": w.parts[rows], "b": w.b,
     }
     more = {"scaled dot": {"raw": w.raw[rows]}, "additive": {"learned_v": site.similarity.learned.get("v")}}
-    return made | more.get(site.similarity.name, {})
+    named = {products_of(term.name): term.products[rows] for term in w.named}
+    named |= {name: scores[rows] for name, scores in named_scores(w).items()}
+    return made | more.get(site.similarity.name, {}) | named
 
 
 def columns(site: AttentionSite, made: dict[str, Tensor]) -> dict[str, Column]:
@@ -82,12 +85,40 @@ def columns(site: AttentionSite, made: dict[str, Tensor]) -> dict[str, Column]:
         "v": Column(value, f"{len(made['b'])} numbers, ±{_brief(scale['v'])}", "strip", "v", scale["v"], family="v"),
         "parts": Column(f"weight × {value}", f"on the scale of {value}, ±{_brief(scale['v'])}", "strip", "parts", scale["v"],
                         family="v", why=("= weight ", {"key": "weights"}, f" × {value} ", {"row": "v"})),
-    }  # fmt: skip
+    } | _named(site, made)  # fmt: skip
+
+
+def _named(site: AttentionSite, made: dict[str, Tensor]) -> dict[str, Column]:
+    """Where a score has named terms: each as a strip and as the number that it sums to, and these added up, on one scale."""
+    if not site.terms:
+        return {}
+    names, d = [CONTENT, *(term.name for term in site.terms)], site.d_head
+    scale = max(peak(made[name]) for name in (*names, "scores"))
+    strips = max(peak(made[products_of(term.name)]) for term in site.terms)
+    found = {}
+    for term in site.terms:
+        array = products_of(term.name)
+        found[array] = Column(
+            f"{term.name}, number by number", f"sums to the {term.name} term, ±{_brief(strips)}", "strip", array, strips,
+            family=array,
+        )
+    found |= {name: Column(name, "its sum", "number", name, scale, why=(f"the sum of {made[products_of(name)].shape[1]} numbers",))
+              for name in names[1:]}
+    first: Why = ("= ", {"key": "raw"}, f" / √{d}") if site.similarity.name == "scaled dot" else ("the sum of its products",)
+    found[CONTENT] = Column(CONTENT, f"÷ {d**0.5:.2f}" if "raw" in made else "its sum", "number", CONTENT, scale, why=first)
+    why = [part for name in names for part in (f" + {name} ", {"key": name})]
+    why[0] = f"= {CONTENT} "
+    found["scores"] = Column("= score", "all added up", "number", "scores", scale, why=tuple(why))
+    found["masked"] = Column("+ mask", "", "number", "masked", scale)
+    return found
 
 
 def links(site: AttentionSite) -> list[tuple[str, str]]:
     """(array, what it is called) of the numbers from the first sum to the share."""
+    named = [(CONTENT, "÷ √dₖ"), *((term.name, f"+ {term.name}") for term in site.terms), ("scores", "= score")]
     first = [("raw", "q·k"), ("scores", "÷ √dₖ")] if site.similarity.name == "scaled dot" else [("scores", _score(site))]
+    if site.terms:
+        first = [*(link for link in first if link[0] == "raw"), *named]
     return [*first, ("masked", "+ mask"), ("weights", "softmax")]
 
 

@@ -1,12 +1,16 @@
 """The stages of the walk in which query and key are compared, one way for each similarity; notation as in scene.py."""
 
 from viz_app import words
+from viz_app.views.inside.named_terms import CONTENT
 from viz_app.views.inside.scene import Scene, Stage
 from viz_app.views.inside.text import number
 
 
 def _scaled_dot(s: Scene) -> list[Stage]:
     d = s.site.d_head
+    what, leaves, symbol, name = "the score", s.score, "α_{i,j}", "scores"
+    if s.w.named:
+        what, leaves, symbol, name = "the content term", number(s.w.content[s.key]), CONTENT, CONTENT
     return [
         Stage(
             "q∘k", "Does the key fit the query?",
@@ -17,8 +21,8 @@ def _scaled_dot(s: Scene) -> list[Stage]:
         Stage(
             "÷√dₖ", "Made smaller",
             f"A sum of many products can grow large, so each of the {d} is divided by √{d} = {d**0.5:.4g}. For {s.k} that leaves "
-            f"the score {s.score}.",
-            "α_{i,j} = q^{i}·k^{j} / √d_{k}", ("k", "terms", "raw", "scores"), ("terms", "scores"), {"k": "q"},
+            f"{what} {leaves}.",
+            f"{symbol} = q^{{i}}·k^{{j}} / √d_{{k}}", ("k", "terms", "raw", name), ("terms", name), {"k": "q"},
         ),
     ]  # fmt: skip
 

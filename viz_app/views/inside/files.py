@@ -11,20 +11,24 @@ from viz_app.drawing.export import texts
 from viz_app.drawing.labels import labels
 from viz_app.views.inside import matrices as inside_matrices
 from viz_app.views.inside.cell import Cell
+from viz_app.views.inside.named_terms import named_scores
 from viz_app.views.inside.scaling import bars, curves
 
 
 def walk_csv(trace: Trace, at: Cell) -> str:
     """A row a key, all of them: score, the mask's verdict, masked score, weight, then the terms that sum to the score and
-    weight·v, number by number; under the scaled dot product q·k too."""
+    weight·v, number by number; under the scaled dot product q·k too. Where a score has named terms, each of them and its
+    numbers."""
     w, names = at.walk, labels(trace.axes(at.site)[1])
     raw = {"q·k": w.raw} if at.site.similarity.name == "scaled dot" else {}
-    heading = ["key", *raw, "score", "allowed", "masked", "weight"]
-    for product, of in (("term", w.compared.terms), ("weight·v", w.parts)):
+    sums = {f"{name} term": scores for name, scores in named_scores(w).items()}
+    products = {"term": w.compared.terms, **{f"{term.name} term": term.products for term in w.named}, "weight·v": w.parts}
+    heading = ["key", *raw, *sums, "score", "allowed", "masked", "weight"]
+    for product, of in products.items():
         heading += [f"{product} {d + 1}" for d in range(of.shape[1])]
     rows = [
-        [f"{j} {names[j].text}", *(of[j] for of in raw.values()), w.scores[j], int(w.allowed[j]), w.masked[j], w.weights[j],
-         *w.compared.terms[j], *w.parts[j]]
+        [f"{j} {names[j].text}", *(of[j] for of in (*raw.values(), *sums.values())), w.scores[j], int(w.allowed[j]),
+         w.masked[j], w.weights[j], *(number for of in products.values() for number in of[j])]
         for j in range(len(names))
     ]
     return _table(heading, rows)
@@ -38,11 +42,13 @@ def walk_npz(trace: Trace, at: Cell) -> bytes:
     names = ("a", "memory", "q", "k", "v", "scores", "allowed", "masked", "weights", "parts", "b")
     arrays = {name: getattr(w, name).numpy() for name in names}
     compared = {"compared_q": w.compared.q, "compared_k": w.compared.k, "met": w.compared.met, "terms": w.compared.terms}
+    compared |= {f"{term.name}_terms": term.products for term in w.named}
+    compared |= {f"{name}_scores": scores for name, scores in named_scores(w).items()}
     more = compared | {f"learned_{name}": value for name, value in at.site.similarity.learned.items()}
     if at.site.projections:
         every = head_walk.heads(trace, at.site, at.query)
         more |= {"added": w.added, "head_out": every.head_out, "heads_added": every.added}
-        more |= {"bias": every.bias, "output": every.total}
+        more |= {"output": every.total} | ({} if every.bias is None else {"bias": every.bias})
         more |= {} if every.residual is None else {"residual": every.residual}
     arrays |= {name: value.numpy() for name, value in more.items()}
     return _npz(arrays | {"query_tokens": texts(labels(query)), "key_tokens": texts(labels(key)), "query": np.array(w.query)})
@@ -71,7 +77,7 @@ def heads_csv(trace: Trace, at: Cell) -> str:
     rows = [
         [h + 1, every.norms[h], *(cosine[h] for cosine in cosines.values()), *every.added[h]] for h in range(at.site.n_heads)
     ]
-    foot = {"bias": every.bias, "output": every.total}
+    foot = ({} if every.bias is None else {"bias": every.bias}) | {"output": every.total}
     foot |= {} if every.residual is None else {"stream": every.residual}
     rows += [[name, value.norm(), *[""] * len(cosines), *value] for name, value in foot.items()]
     return _table(heading, rows)

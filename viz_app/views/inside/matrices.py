@@ -7,6 +7,7 @@ same; the component transposes. Another similarity has other equations for A; an
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from models.analysis import head_walk
@@ -19,6 +20,7 @@ from viz_app.drawing.provenance import head_name
 from viz_app.drawing.sites import blocked_bits
 from viz_app.drawing.stamp import facts, saving
 from viz_app.views.inside.cell import Cell
+from viz_app.views.inside.named_terms import CONTENT
 
 
 def matrices(trace: Trace, at: Cell, terms: words.Terms, convention: str = "rows") -> bytes:
@@ -26,7 +28,7 @@ def matrices(trace: Trace, at: Cell, terms: words.Terms, convention: str = "rows
     if convention not in ("rows", "columns"):
         raise ValueError(f"convention must be rows or columns, not {convention!r}")
     site, head, values = at.site, at.head, numbers(at.site, at.head)
-    if site.role == "self":
+    if _reads_itself(site):
         del values["memory"]                                # the same vectors as x: sent once
     query, key = axes_labels(trace, site)
     header: dict[str, Any] = {
@@ -46,6 +48,9 @@ def numbers(site: AttentionSite, head: int) -> dict[str, Tensor]:
     (they are its q, k and k), no projections and nothing added."""
     q, k, b = site.q[0, head], site.k[0, head], site.head_out(head)
     found = {"q": q, "k": k, "scores": site.scores(head), "weights": site.weights(head), "b": b}
+    if site.terms:
+        every = torch.arange(site.n_query)
+        found |= {CONTENT: site.similarity(q, k)} | {term.name: term.scores(head, every, site.n_key) for term in site.terms}
     if site.similarity.name not in ("dot", "scaled dot"):
         made = dict(zip(("compared_q", "compared_k"), sides(site.similarity, q, k), strict=True))
         found |= made | {f"learned_{name}": value for name, value in site.similarity.learned.items()}
@@ -63,13 +68,13 @@ def equations(site: AttentionSite, convention: str) -> list[dict[str, Any]]:
         return [*_scores(site, write, names), _softmax(write, "E"), write.product(
             "Mix the states:", "C = Â H", "C = H Â", _term("weights", "Â"), _term("k", "H"), _term("b", "C"), size="large",
         )]  # fmt: skip
-    self_attention = site.role == "self"
+    self_attention = _reads_itself(site)
     x, memory = ("X", "X" if self_attention else "M") if write.by_rows else ("I", "I" if self_attention else "M")
     key_array = "x" if self_attention else "memory"
     return [
-        write.projection("q", "Q", "x", x, "Queries:"),
-        write.projection("k", "K", key_array, memory, "Keys:"),
-        write.projection("v", "V", key_array, memory, "Values:"),
+        write.projection("q", "Q", "x", x, "Queries:", _has_bias(site, "Q")),
+        write.projection("k", "K", key_array, memory, "Keys:", _has_bias(site, "K")),
+        write.projection("v", "V", key_array, memory, "Values:", _has_bias(site, "V")),
         *_scores(site, write, {"q": "Q", "k": "K", "scores": "A"}),
         _softmax(write, "A"),
         write.product("Mix the values:", "B = Â V", "B = V Â",
@@ -92,11 +97,11 @@ class _Writer:
         formula = rows if self.by_rows else columns
         return {"title": title, "formula": formula, "size": size, "terms": [first, "·", second, f"{after} =".strip(), result]}
 
-    def projection(self, array: str, name: str, who: str, source: str, says: str) -> dict[str, Any]:
-        weight, bias = f"W^{{{name}}}", f"b^{{{name}}}"
+    def projection(self, array: str, name: str, who: str, source: str, says: str, has_bias: bool) -> dict[str, Any]:
+        weight, bias = f"W^{{{name}}}", f" + b^{{{name}}}" * has_bias
         return self.product(
-            says, f"{name} = {source} {weight} + {bias}", f"{name} = {weight} {source} + {bias}", _term(who, source),
-            _term(f"W_{name}", weight), _term(array, name), "+ bias",
+            says, f"{name} = {source} {weight}{bias}", f"{name} = {weight} {source}{bias}", _term(who, source),
+            _term(f"W_{name}", weight), _term(array, name), "+ bias" * has_bias,
         )
 
     def learned(self, title: str, array: str, source: str, matrix: str, transposed: bool) -> dict[str, Any]:
@@ -109,8 +114,22 @@ class _Writer:
 
 def _scores(site: AttentionSite, write: _Writer, names: dict[str, str]) -> list[dict[str, Any]]:
     """The equations that lead from Q and K to the scores, by similarity."""
+    if site.terms:
+        parts = [_term(name, name) for name in (CONTENT, *(term.name for term in site.terms))]
+        sums = [sign for part in parts for sign in (part, "+")][:-1]
+        result = names["scores"]
+        added = {
+            "title": "Add the other terms:", "formula": f"{result} = {' + '.join(part['name'] for part in parts)}", "size": "large",
+            "terms": [*sums, "=", _term("scores", result)],
+        }
+        return [*_compared(site, write, names | {"scores": CONTENT}, CONTENT), added]
+    return _compared(site, write, names, "scores")
+
+
+def _compared(site: AttentionSite, write: _Writer, names: dict[str, str], made: str) -> list[dict[str, Any]]:
+    """The equations of the similarity, which end in the array `made`."""
     q, k, a = names["q"], names["k"], names["scores"]
-    scores, name = _term("scores", a), site.similarity.name
+    scores, name = _term(made, a), site.similarity.name
     title, turned = "Every query with every key:", f"{k}^{{T}}"
     if name == "additive":
         left, right = write.learned("", "q", q, "W", True), write.learned("", "k", k, "U", True)
@@ -129,15 +148,17 @@ def _scores(site: AttentionSite, write: _Writer, names: dict[str, str]) -> list[
                 ("Queries of length 1:", "q / ‖q‖", "q", q, "Q̂"), ("Keys of length 1:", "k / ‖k‖", "k", k, "K̂"),
             )
         ]  # fmt: skip
-        return [*shorter, write.product(title, "A = t Q̂ K̂^{T}", "A = t K̂^{T} Q̂", _term("compared_q", "Q̂"),
+        return [*shorter, write.product(title, f"{a} = t Q̂ K̂^{{T}}", f"{a} = t K̂^{{T}} Q̂", _term("compared_q", "Q̂"),
                                         _term("compared_k", "K̂^{T}", transposed=True), scores, "· t", "large")]
     if name == "general":
         through = write.learned("Queries through M:", "q", q, "M", False)
-        return [through, write.product(title, "A = Q M K^{T}", "A = K^{T} M^{T} Q", _term("compared_q", through["formula"]),
-                                       _term("k", turned, transposed=True), scores, size="large")]
+        return [through, write.product(
+            title, f"{a} = Q M K^{{T}}", f"{a} = K^{{T}} M^{{T}} Q", _term("compared_q", through["formula"]),
+            _term("k", turned, transposed=True), scores, size="large",
+        )]  # fmt: skip
     root = " / √d_{k}" if name == "scaled dot" else ""
-    return [write.product(title, f"A = Q K^{{T}}{root}", f"A = K^{{T}} Q{root}", _term("q", q), _term("k", turned, transposed=True),
-                          scores, f"/ √{site.d_head}" if root else "", "large")]
+    return [write.product(title, f"{a} = Q K^{{T}}{root}", f"{a} = K^{{T}} Q{root}", _term("q", q),
+                          _term("k", turned, transposed=True), scores, f"/ √{site.d_head}" if root else "", "large")]
 
 
 def _softmax(write: _Writer, scores: str) -> dict[str, Any]:
@@ -150,6 +171,15 @@ def _term(array: str, name: str, transposed: bool = False) -> dict[str, Any]:
     return {"matrix": array, "name": name, "transposed": transposed}
 
 
+def _reads_itself(site: AttentionSite) -> bool:
+    """Whether queries, keys and values are made of the same vectors."""
+    return site.role in ("self", "content")
+
+
+def _has_bias(site: AttentionSite, name: str) -> bool:
+    return site.projections[f"W_{name}"][1] is not None
+
+
 def _matrices(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, dict[str, Any]]:
     """For each matrix: its array, shape, what its axes are, its colour scale, and what it is in words."""
     peak = {name: float(v.abs().max()) for name, v in values.items()}
@@ -159,7 +189,10 @@ def _matrices(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, dict[
 
     rows, key_rows, alignment = "query", "key", words.is_alignment(site)
     projections, score = ("W_Q", "W_K", "W_V"), words.formula(site)
-    made = {"q": "", "k": ""} if alignment else {n: f"row of the tokens · column of W_{n.upper()}, + bias" for n in "qkv"}
+    made = {"q": "", "k": ""} if alignment else {
+        n: f"row of the tokens · column of W_{n.upper()}{', + bias' * _has_bias(site, n.upper())}" for n in "qkv"
+    }
+    parts = [CONTENT, *(term.name for term in site.terms)] if site.terms else []
     described = {
         "x": ("token vectors", (rows, "number"), scale("x", "memory"), ""),
         "memory": ("vectors of the tokens that are read", (key_rows, "number"), scale("x", "memory"), ""),
@@ -173,7 +206,8 @@ def _matrices(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, dict[
         "learned_U": ("weights U of the similarity", ("number", "input"), scale("learned_W", "learned_U"), "found in training"),
         "compared_q": ("queries as they are compared", (rows, "number"), scale("compared_q", "compared_k"), ""),
         "compared_k": ("keys as they are compared", (key_rows, "number"), scale("compared_q", "compared_k"), ""),
-        "scores": ("score before the mask", (rows, key_rows), scale("scores"), score),
+        **{name: (f"{name} term of the score", (rows, key_rows), scale("scores", *parts), "") for name in parts},
+        "scores": ("score before the mask", (rows, key_rows), scale("scores", *parts), score),
         "weights": ("weight", (rows, key_rows), 1.0, "softmax over the keys"),
         "b": ("context" if alignment else "what the head found", (rows, "number"), scale("v", "b"), "weights · values"),
         "added": ("what the head adds", (rows, "number"), scale("added"), "b · W_O"),
@@ -181,7 +215,7 @@ def _matrices(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, dict[
     return {
         name: {
             "array": name, "shape": list(values[name].shape), "says": says, "axes": list(axes), "scale": scale_of, "made": how,
-            "weights": name == "weights", "masked": name == "weights", "pick": name in ("scores", "weights"),
+            "weights": name == "weights", "masked": name == "weights", "pick": name in ("scores", "weights", *parts),
         }
         for name, (says, axes, scale_of, how) in described.items()
         if name in values

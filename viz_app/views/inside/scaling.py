@@ -10,6 +10,7 @@ from torch import Tensor
 from models.analysis import head_walk
 from models.analysis.head_walk import Scaling
 from models.trace import AttentionSite, Trace
+from viz_app import words
 from viz_app.drawing.colours import ACCENT
 from viz_app.drawing.labels import labels
 from viz_app.views.inside.cell import Cell, shown_keys
@@ -38,8 +39,9 @@ def compared(at: Cell) -> Compared:
     """The numbers of the page, with first, without second."""
     site, root = at.site, math.sqrt(at.site.d_head)
     raw, allowed = head_walk.raw_scores(site, at.head), site.allowed(head=at.head)
-    every = [head_walk.scaling(raw, allowed, divisor) for divisor in (root, 1.0)]
-    one = [head_walk.scaling(raw[at.query], allowed[at.query], divisor) for divisor in (root, 1.0)]
+    added = head_walk.undivided_scores(site, at.head)
+    every = [head_walk.scaling(raw, allowed, divisor, added) for divisor in (root, 1.0)]
+    one = [head_walk.scaling(raw[at.query], allowed[at.query], divisor, added[at.query]) for divisor in (root, 1.0)]
     rows = allowed.any(-1)
     spread = [_spread(s.scores[allowed]) for s in every]
     return Compared(
@@ -53,8 +55,9 @@ def curves(at: Cell) -> list[dict[str, float]]:
     gradient by the scores and by q·k."""
     site = at.site
     raw, allowed = head_walk.raw_scores(site, at.head)[at.query], site.allowed(head=at.head)[at.query]
+    added = head_walk.undivided_scores(site, at.head)[at.query]
     ends = math.log(0.25), math.log(4 * math.sqrt(site.d_head))
-    found = [head_walk.scaling(raw, allowed, float(d)) for d in torch.linspace(*ends, POINTS, dtype=torch.float64).exp()]
+    found = [head_walk.scaling(raw, allowed, float(d), added) for d in torch.linspace(*ends, POINTS, dtype=torch.float64).exp()]
     fields = ("entropy", "gradient", "product_gradient")
     return [{"divisor": s.divisor, **{field: float(getattr(s, field)) for field in fields}} for s in found]
 
@@ -121,7 +124,9 @@ def says(at: Cell) -> str:
     if c.n_open <= 1:
         return "This query may read at most one token: softmax has nothing to choose, whatever the scores are divided by."
     with_root, without = c.with_root, c.without
-    return (
+    divided = [term.name for term in at.site.terms if term.divisor]
+    means = f"Here q·k stands for all that is divided: content, {words.listed(divided)}. " if divided else ""
+    return means + (
         f"Without the division the scores would lie {c.root:.3g} times as far apart, and the strongest weight here would be "
         f"{float(without.weights.max()):.2f} instead of {float(with_root.weights.max()):.2f}. Softmax would answer "
         f"{_answer(with_root.gradient, without.gradient)} when a score moves. But the scores would then be q·k itself, and no "

@@ -1,7 +1,9 @@
 """The stages of the walk for any similarity: each in a sentence and a formula, and its columns; notation as in scene.py."""
 
+from models.analysis.head_walk import Heads
 from viz_app import words
 from viz_app.views.inside.comparing import COMPARED
+from viz_app.views.inside.named_terms import term_stages
 from viz_app.views.inside.scene import Scene, Stage
 from viz_app.views.inside.text import share
 
@@ -10,8 +12,8 @@ def stages(s: Scene) -> list[Stage]:
     """The stops of the walk in order."""
     alignment = words.is_alignment(s.site)
     first = [_states(s)] if alignment else [_vectors(s), _projections(s)]
-    compared = COMPARED[s.site.similarity.name](s)
-    before = tuple(c for c in compared[-1].columns if c in ("terms", "raw", "scores"))
+    compared = [*COMPARED[s.site.similarity.name](s), *term_stages(s)]
+    before = ("scores",) if s.w.named else tuple(c for c in compared[-1].columns if c in ("terms", "raw", "scores"))
     value, result = ("h", "c") if alignment else ("v", "b")
     score = "e" if alignment else "α"
     share_of = "α" if alignment else "α̂"
@@ -41,7 +43,7 @@ def stages(s: Scene) -> list[Stage]:
     ]  # fmt: skip
     last = [] if s.every is None else [Stage(
         "W_O", "All heads together", _output(s),
-        "Concat(b^{i,1} … b^{i,h}) W^{O} = Σ_{h} b^{i,h} W^{O}_{h}  (+ b^{O})",
+        f"Concat(b^{{i,1}} … b^{{i,h}}) W^{{O}} = Σ_{{h}} b^{{i,h}} W^{{O}}_{{h}}{'' if s.every.bias is None else '  (+ b^{O})'}",
     )]  # fmt: skip
     return [*first, *compared, *rest, *last]
 
@@ -55,6 +57,9 @@ def _vectors(s: Scene) -> Stage:
         ("encoder", "self"): f"below is what it can read, all of {read}.",
         ("decoder", "self"): f"below is {read}, of which a mask will hide what comes after it.",
         ("decoder", "cross"): f"below is what it can read: {read}, as it left the encoder.",
+        ("encoder", "content"): f"below is {read}, of which a mask will hide what comes after it in the order.",
+        ("encoder", "query"): f"below is {read} as the content stream holds it. Its own vector comes from the query stream, "
+        "which has never seen the token that stands there.",
     }[s.site.stack, s.site.role]
     d = len(s.w.a)
     return Stage(
@@ -70,10 +75,15 @@ def _projections(s: Scene) -> Stage:
         "q k v", "Query, keys and values",
         f"The head makes short vectors of {d} numbers. {s.q} gets a query: what it looks for. Every token that can "
         "be read gets a key: what it can be found by, and a value: what it hands over.",
-        "q^{i} = W^{Q}a^{i} + b^{Q},  k^{j} = W^{K}a^{j} + b^{K},  v^{j} = W^{V}a^{j} + b^{V}"
-        f"   (d_{{k}} = {d})",
+        f"{_projected(s, 'q', 'i')},  {_projected(s, 'k', 'j')},  {_projected(s, 'v', 'j')}   (d_{{k}} = {d})",
         ("a", "k", "v"), ("k", "v"), {"a": "a", "k": "q"},
     )  # fmt: skip
+
+
+def _projected(s: Scene, name: str, place: str) -> str:
+    matrix = name.upper()
+    bias = "" if s.site.projections[f"W_{matrix}"][1] is None else f" + b^{{{matrix}}}"
+    return f"{name}^{{{place}}} = W^{{{matrix}}}a^{{{place}}}{bias}"
 
 
 def _states(s: Scene) -> Stage:
@@ -129,9 +139,14 @@ def _output(s: Scene) -> str:
     stream = "" if every.residual is None else f", and the vector of {s.q} it is added to {float(every.residual.norm()):.2f}"
     if site.n_heads == 1:
         goes_on = "which go on as they are" if every.residual is None else f"which are added to the vector of {s.q}"
-        return f"There is one head. W_O turns its b into {len(w.added)} numbers; with the bias they make those {goes_on}."
+        made = "these are the ones" if every.bias is None else "with the bias they make those"
+        return f"There is one head. W_O turns its b into {len(w.added)} numbers; {made} {goes_on}."
     return (
         f"The {site.n_heads} heads' results stand side by side and W_O mixes them, which is the same as adding up one part "
-        f"from each head. This head's part has length {float(w.added.norm()):.2f}, the sum with the bias "
+        f"from each head. This head's part has length {float(w.added.norm()):.2f}, the sum{_with_bias(every)} "
         f"{float(every.total.norm()):.2f}{stream}."
     )
+
+
+def _with_bias(every: Heads) -> str:
+    return "" if every.bias is None else " with the bias"

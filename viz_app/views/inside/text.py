@@ -75,13 +75,14 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
                "each needs the context of the step before. " if words.is_alignment(site) else "")
             + "Rows and columns are two ways to write the same numbers, turned."
         )
-    d, h = site.d_head, site.n_heads
+    d, h, has_bias = site.d_head, site.n_heads, bool(site.projections) and site.projections["W_O"][1] is not None
+    and_terms = f", to which {words.listed([f'a {term.name} term' for term in site.terms])} come" if site.terms else ""
     return {
         "walk": f"{words.where_from(site, t)}\n\n{words.how_to_read(site)}",
-        "matrices": "All steps of the walk for all tokens at once. One product **Q·Kᵀ** compares every query with every key, "
-        "and none has to wait for another: that is why attention runs in parallel. Papers mostly write a token as a row, "
-        "A = Q·Kᵀ with softmax over each row; many lecture notes write it as a column, A = Kᵀ·Q with softmax over each column. "
-        "The numbers are the same, turned.",
+        "matrices": "All steps of the walk for all tokens at once. One product **Q·Kᵀ** compares every query with every "
+        f"key{and_terms}, and none has to wait for another: that is why attention runs in parallel. Papers mostly write a "
+        "token as a row, A = Q·Kᵀ with softmax over each row; many lecture notes write it as a column, A = Kᵀ·Q with softmax over "
+        "each column. The numbers are the same, turned.",
         "scaling": f"If the numbers of q and k were independent with mean 0 and variance 1, q·k would have variance d_k = {d}: "
         f"dividing by √{d} brings it back to 1 (Vaswani et al. 2017, §3.2.1). **Entropy** −Σ p·ln p says how evenly a query "
         "spreads its attention, in nats. The **gradient** of softmax is diag(p) − p·pᵀ; its size ‖·‖ (Frobenius) says how far "
@@ -90,18 +91,18 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
         "several": "What a head does cannot be read from its number, but it can be measured: each column is one measure of the "
         "weights on this text, as a mean over the tokens that read. On another text a head may measure otherwise; one that stays "
         "first on many texts is called by what it does, such as a previous-token head (Clark et al. 2019; Voita et al. 2019).",
-        "heads": f"{_added_up(h)} **Length** says how much a head adds. The **cosine** with the output says "
+        "heads": f"{_added_up(h, ' + bias' * has_bias)} **Length** says how much a head adds. The **cosine** with the output says "
         "whether it goes the way the sum goes; that with the stream, where the model has one, whether it strengthens (above 0) or "
         "takes away (below 0) what the token's vector already holds.",
     }[view]
 
 
-def _added_up(n_heads: int) -> str:
-    """That concatenating and multiplying is adding up, for so many heads."""
+def _added_up(n_heads: int, bias: str) -> str:
+    """That concatenating and multiplying is adding up, for so many heads; `bias` is " + bias" where W_O has one."""
     if n_heads == 1:
-        return "b·W_O + bias: with one head there is one part, and the bias."
+        return f"b·W_O{bias}: with one head there is one part{', and the bias' if bias else ''}."
     return (
-        f"Concat(b¹ … b{_raised(n_heads)})·W_O + bias = Σₕ bʰ·W_Oʰ + bias: laying the {n_heads} results side by side and "
+        f"Concat(b¹ … b{_raised(n_heads)})·W_O{bias} = Σₕ bʰ·W_Oʰ{bias}: laying the {n_heads} results side by side and "
         "multiplying by W_O is adding up one part from each head."
     )
 
@@ -112,9 +113,9 @@ def heads_sentence(every: Heads, query: Label) -> str:
     stream = "" if every.residual is None else (
         f", which is added to the token's own vector of length {float(every.residual.norm()):.2f}"
     )
-    alone = len(every.norms) == 1
-    who, all_ = ("the one head adds", "With the bias that makes") if alone else (
-        f"head {best + 1} adds most:", "All heads and the bias together make")
+    alone, has_bias = len(every.norms) == 1, every.bias is not None
+    who, all_ = ("the one head adds", f"{'With the bias that' if has_bias else 'That'} makes") if alone else (
+        f"head {best + 1} adds most:", f"All heads{' and the bias' * has_bias} together make")
     return (
         f"At {quoted(query)}, {who} a vector of length {float(every.norms[best]):.2f}. {all_} one of length "
         f"{float(every.total.norm()):.2f}{stream}."

@@ -20,12 +20,12 @@ def choose(run: CurrentRun) -> Choices:
     sublayers = run.scope.model.sublayers
     chosen = next(s for s in sublayers if s.path == site.name)
     with st.container(horizontal=True, gap="medium", key="layer-controls", vertical_alignment="bottom"):
-        names = {s.stream: text.stack_name(run.scope.model, s.stream) for s in sublayers}
+        names = {s.row: text.row_name(run.scope.model, s) for s in sublayers}
         if len(names) > 1:
-            _control("Part of the model", _STREAM, names, chosen.stream, lambda stream: _like(chosen, stream, sublayers))
-        firsts = {text.layer_name(s): _first(s, sublayers).path for s in sublayers if s.stream == chosen.stream}
+            _control("Part of the model", _STREAM, names, chosen.row, lambda row: _like(chosen, row, sublayers))
+        firsts = {text.layer_name(s): _first(s, sublayers).path for s in sublayers if s.row == chosen.row}
         _control("Layer", _LAYER, {name: name for name in firsts}, text.layer_name(chosen), firsts.__getitem__)
-    return Choices(chosen.stream, chosen.layer, int(focus.lock[1:]) if focus.lock.startswith("q") else None)
+    return Choices(chosen.stream, chosen.layer, int(focus.lock[1:]) if focus.lock.startswith("q") else None, chosen.states)
 
 
 def _control(label: str, key: str, options: dict[str, str], value: str, site: Callable[[str], str]) -> None:
@@ -38,15 +38,15 @@ def _control(label: str, key: str, options: dict[str, str], value: str, site: Ca
     st.segmented_control(label, list(options), required=True, key=key, format_func=options.get, on_change=move)
 
 
-def _like(chosen: Sublayer, stream: str, sublayers: tuple[Sublayer, ...]) -> str:
-    """The first part of the same layer along another stream, or of its last."""
-    own = [s for s in sublayers if s.stream == stream]
+def _like(chosen: Sublayer, row: str, sublayers: tuple[Sublayer, ...]) -> str:
+    """The first part of the same layer along another row of states, or of its last."""
+    own = [s for s in sublayers if s.row == row]
     return next((s for s in own if s.layer == chosen.layer), _first(own[-1], sublayers)).path
 
 
 def _first(sublayer: Sublayer, sublayers: tuple[Sublayer, ...]) -> Sublayer:
     """The part that a layer begins with, which is an attention."""
-    return next(s for s in sublayers if (s.stream, s.layer) == (sublayer.stream, sublayer.layer))
+    return next(s for s in sublayers if (s.row, s.layer) == (sublayer.row, sublayer.layer))
 
 
 def choose_layer(site: str) -> None:

@@ -24,12 +24,13 @@ STRONGEST = 4       # numbers of a feed-forward that are named
 
 @dataclass(frozen=True)
 class Choices:
-    """What is chosen on the page: a stream, a layer of it by its number from 0 (None: what stands behind the numbered ones), and a
-    token by its position, None where a telling one is to be found."""
+    """What is chosen on the page: a stream, a layer of it by its number from 0 (None: what stands behind the numbered ones), a
+    token by its position, None where a telling one is to be found, and, where the stream has several, a row of states."""
 
     stream: str
     layer: int | None
     position: int | None
+    states: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Shown:
 
     @cached_property
     def parts(self) -> list[Part]:
-        return parts(self.run.scope.model, self.run.trace, self.choices.stream, self.position)
+        return parts(self.run.scope.model, self.run.trace, self.choices.stream, self.position, self.choices.states)
 
     @cached_property
     def layer(self) -> list[Part]:
@@ -124,7 +125,7 @@ def layer(found: Shown) -> bytes:
         "allTitle": text.all_title(first, found.token, found.writes), "oneTitle": text.one_title(first),
         "tokens": [label.as_json() for label in found.tokens], "position": found.position,
         "stops": stops(found, best), "adds": first.adds, "answer": answer and answer.as_json(),
-        "without": "" if found.writes else text.no_lens(first.stack, found.reader),
+        "without": "" if found.writes else text.no_lens(first.stack, found.reader, first.states),
         "rows": [asdict(row) for row in rows], "firing": firing_sentence(found),
         **saving(file_name(found.run.trace, first.stack, f"token{found.position + 1}"), facts(found.run.trace)),
     }

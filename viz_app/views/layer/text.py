@@ -14,7 +14,10 @@ BEHIND = "cross"        # how a layer that has no number is called among those t
 BEFORE, READ, SUM = "stream before", "LayerNorm(stream), read", "= sum"
 NORMED, STREAM = "LayerNorm(sum) = stream", "= stream"
 START = "before all layers"
-_ROLES = {"self": "self-attention", "cross": "cross-attention", FEED_FORWARD: "feed-forward"}
+_ROLES = {
+    "self": "self-attention", "cross": "cross-attention", "content": "attention", "query": "attention",
+    FEED_FORWARD: "feed-forward",
+}  # fmt: skip
 _GELU = "GELU leaves the others between −0.17 and 0"
 _FIRES = {"relu": "ReLU makes 0 of the others", "gelu": _GELU, "gelu tanh": _GELU}
 
@@ -42,9 +45,11 @@ def role(sublayer: Sublayer) -> str:
     return _ROLES[sublayer.role]
 
 
-def stack_name(model: Architecture, stream: str) -> str:
-    """The stack whose stream this is."""
-    return next(sublayer.stack for sublayer in model.sublayers if sublayer.stream == stream).capitalize()
+def row_name(model: Architecture, sublayer: Sublayer) -> str:
+    """What a row of states is called: by itself where the stream has several, else by the stack whose stream it is."""
+    if sublayer.states:
+        return f"{sublayer.states.capitalize()} stream"
+    return next(other.stack for other in model.sublayers if other.stream == sublayer.stream).capitalize()
 
 
 def layer_name(sublayer: Sublayer) -> str:
@@ -52,9 +57,11 @@ def layer_name(sublayer: Sublayer) -> str:
     return BEHIND if sublayer.layer is None else str(sublayer.layer + 1)
 
 
-def no_lens(stack: str, reader: str) -> str:
+def no_lens(stack: str, reader: str, states: str = "") -> str:
     """Why the model cannot be asked what it would say along a stream: another stack reads what it ends in, or nobody does and no
     next token is written from it."""
+    if states:
+        return f"What the model would say is not asked of the {states} stream here: no next token is ever written from it."
     ends = f"its stream ends in vectors that the {reader} reads" if reader else "its stream ends in what the answer is read from"
     return f"What the model would say cannot be asked of the {stack}: {ends}, and no next token is ever written from it."
 
@@ -63,7 +70,8 @@ def title(terms: words.Terms, sublayer: Sublayer, token: Label, answer: Label | 
     """Whose way through the model is shown, and what the model expects behind it."""
     who = f"the {terms.of(sublayer.stream).token} {quoted(token)}"
     if answer is None:
-        return f"The way of {who} through the {sublayer.stack}"
+        along = f" in the {sublayer.states} stream" if sublayer.states else ""
+        return f"The way of {who} through the {sublayer.stack}{along}"
     return f"From {who} to what follows it, {quoted(answer)}"
 
 

@@ -23,7 +23,7 @@ def changes_of(kind: str) -> Notation:
     return Notation(name, MaskChange(), True, read=masks_notation.from_text, write=masks_notation.to_text)
 
 
-CHANGES = {kind: changes_of(kind) for kind in ("encoder_self", "decoder_self", "cross", "self")}
+CHANGES = {kind: changes_of(kind) for kind in ("encoder_self", "decoder_self", "cross", "self", "content", "query")}
 
 
 def kinds(trace: Trace) -> dict[str, SiteKind]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from models.analysis.masked_comparison import MaskedRun
 from models.architectures import Model
-from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, SiteKind
+from models.layers.masks import DRAWN, LOOK_AHEAD, ORDER, PADDING, SiteKind
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits, MaskChange
 from models.trace.outputs import MaskedToken, NextToken
@@ -51,8 +51,9 @@ def rules(site: AttentionSite, has_stream: bool = True, can_write: bool = True) 
             ("decoder", "self"): "While writing, a prefix of m tokens meets the top-left m × m part of the mask.",
             ("decoder", "cross"): "While writing, a prefix of m tokens meets the first m rows of the mask.",
         }[site.stack, site.role]
-        stream = "its residual stream and the bias of W_O" if has_stream else "the bias of W_O"
-        then = f"the heads pass on zeros, and the token goes on with {stream} alone."
+        bias = site.projections["W_O"][1] is not None
+        left = [*(["its residual stream"] if has_stream else []), *(["the bias of W_O"] if bias else [])]
+        then = f"the heads pass on zeros, and the token goes on with {' and '.join(left) or 'nothing'} alone."
     return _RULES.format(formula=words.formula(site), held=held, then=then)
 
 
@@ -98,6 +99,7 @@ def reason(kind: SiteKind, name: str) -> str:
         PADDING: "the key only fills the shorter text up; there is nothing to read",
         LOOK_AHEAD: "the key comes after the query" + "; while writing, it does not exist yet" * hides_the_future(kind),
         "only the previous": "the key is not the one just before the query",
+        ORDER: "the key does not come before the query in the order" + "; its own token does not either" * (kind.role == "query"),
         DRAWN: "you forbade it",
     }.get(name, "")
 

@@ -195,7 +195,7 @@ def added(shown: CurrentRun) -> None:
     first = f"{model.stack}.layers.0.self_attn"
     if model.is_recurrent or first not in trace.attention:
         ui.written(trace, shown.terms, shown.stale)
-        st.markdown(say.NOT_ADDED if model.is_recurrent else say.NOT_ATTENDED)
+        st.markdown(_why_not_added(model))
         return
     tokens = [label.text for label in labels(trace.streams[model.fields[0].stream])]
     token = st.selectbox(
@@ -230,6 +230,12 @@ def added(shown: CurrentRun) -> None:
         if config.positions != "none" and model.first_reads_sum:
             checks.append(claims.queries(both, bias, site.q[0]))
         ui.checks_panel(ui.checked(checks), words.trained(shown.scope.training))
+
+
+def _why_not_added(model: Model) -> str:
+    if model.is_recurrent:
+        return say.NOT_ADDED
+    return say.RELATIVE_ONLY if model.relative_positions else say.NOT_ATTENDED
 
 
 def _vectors(shown: CurrentRun) -> tuple[Tensor, Tensor]:

@@ -16,14 +16,20 @@ NOT_ADDED = RECURRENT + (
     "So there is nothing to add and nothing to concatenate. Choose a Transformer at the left to see how a position vector is "
     "added to a token's."
 )
+RELATIVE_ONLY = (
+    "**This model adds no position vector to a token**: how far apart two tokens stand is a term of their score, which the page "
+    "**Inside a head** shows. Choose a Transformer at the left to see how a position vector is added."
+)
 NOT_ATTENDED = (
     "**The encoder of this model has no attention of its own**, so no W reads the sum of token and position here. Choose a "
     "Transformer at the left."
 )
 
-_NO_VECTORS = (
-    "**There is no shuffle test for this model.** It has no position vectors that could be switched off: how far apart two tokens "
-    "stand is a part of each score. Open **eng-fra** or **dates** for the test."
+_RELATIVE = (
+    "**This model adds no position vectors: its positions are relative.** Each score has a term of its own that says how far apart "
+    "the two tokens stand, by a vector r of sines and cosines of that distance: the page **Inside a head** shows it, stage "
+    "“position”. In which order the tokens are predicted is another thing than where they stand: the page **Task** changes that. "
+    "Open **eng-fra** or **dates** for a shuffle test; the sections beside it show the vectors that other models add."
 )
 _NOT_SHUFFLED = (
     "**There is no shuffle test for this model.** The test asks what an encoder, which reads a text all at once, makes of its "
@@ -40,7 +46,7 @@ NOTHING_ASKED = (
 
 def not_shuffled(model: Model) -> str:
     """Why there is no shuffle test for a model that goes on with a text, or has no vectors of places."""
-    return _NOT_SHUFFLED if model.continues else _NO_VECTORS
+    return _NOT_SHUFFLED if model.continues else _RELATIVE
 
 
 def order_help(model: Model) -> str:

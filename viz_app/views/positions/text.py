@@ -44,6 +44,8 @@ def answer(model: Model) -> str:
     """How this model knows the order of what it reads, in one or two sentences."""
     if model.is_recurrent:
         return "This model reads one token after the other, so the order is in its states: it has no position vectors."
+    if model.relative_positions:
+        return "To every score comes a term for how far apart the two tokens stand: no vector is added to a token."
     alone = "Attention without a mask does not: reorder its tokens, and it only reorders what it makes of them."
     if model.continues:
         alone = "The look-ahead mask tells a little: each token sees as many others as stand before it."
