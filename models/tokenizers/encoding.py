@@ -73,6 +73,13 @@ def hidable(encoding: Encoding, mask_id: int | None) -> tuple[int, ...]:
     return tuple(i for i, (token, offset) in places if offset is not None and (i in hidden or token != mask_id))
 
 
+def order_of(n: int, order: Sequence[int]) -> tuple[int, ...]:
+    """An order of n positions that keeps what `order` says of those of them that it names; the others follow, left to right. So an
+    order holds on while its text is edited."""
+    kept = [position for position in order if position < n]
+    return (*kept, *(position for position in range(n) if position not in kept))
+
+
 def with_masks(encoding: Encoding, mask: str) -> str:
     """The text with `mask` in the place of each hidden token."""
     parts, end = [], 0

@@ -23,12 +23,12 @@ from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.analysis.position_measures import FormulaMeasures, measure
 from models.analysis.reach import CHECKED, Choice, Reach, autograd_gap
 from models.analysis.reach import reach as reach_of
-from models.architectures.base import POSITIONS, TEXT
+from models.architectures.base import ORDER, POSITIONS, TEXT
 from models.checkpoint import FILES, Checkpoint, CheckpointError, Description, describe, snapshot_path
 from models.decoding import runs as decoding_runs
 from models.scope import folder_of, shipped_folder
 from models.tokenizers.base import Encoding
-from models.tokenizers.encoding import hidable
+from models.tokenizers.encoding import hidable, order_of
 from models.trace.edits import Edits
 from models.training.scores import unmeasured
 from viz_app.session.byte_cache import ByteCache, budget
@@ -79,7 +79,7 @@ def trace(
 
 def _given(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple[Value | None, ...]:
     """The texts and what is chosen as the model's fields: an optional text that is blank is not given, nor is a position beyond
-    the texts, or where no token can be hidden. Raises models.InputError."""
+    the texts, or where no token can be hidden, nor an order that is left to right. Raises models.InputError."""
     fields, others = scope.model.text_fields, [field for field in scope.model.fields if field.kind != TEXT]
     given = tuple(None if field.optional and not text.strip() else text for field, text in zip(fields, texts, strict=True))
     if not any(chosen):
@@ -90,6 +90,10 @@ def _given(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple[Value 
         if value and field.kind == POSITIONS:
             places = hidable(rows[field.stream], scope.tokenizer.mask_id)
             value = tuple(position for position in value if position in places) or None
+        if value and field.kind == ORDER:
+            n = len(rows[field.stream].ids)
+            value = order_of(n, value)
+            value = None if value == tuple(range(n)) else value
         kept.append(value)
     return (*given, *kept) if any(kept) else given
 

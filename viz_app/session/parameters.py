@@ -161,6 +161,25 @@ class Several(Parameter[tuple[int, ...] | None]):
 
 
 @dataclass(frozen=True)
+class Order(Parameter[tuple[int, ...] | None]):
+    """Different whole numbers in an order, held from 0; in the URL they count from 1, with a hyphen between them: 3-2-4-1."""
+
+    default: tuple[int, ...] | None = None
+    high: int = 9_999
+
+    def parse_one(self, text: str) -> tuple[int, ...]:
+        numbers = text.split("-")
+        if not all(re.fullmatch(r"[1-9][0-9]{0,8}", number) and int(number) <= self.high + 1 for number in numbers):
+            raise ValueError(f"{self.name} must be whole numbers from 1 to {self.high + 1:,}, hyphens between them")
+        if len(set(numbers)) < len(numbers):
+            raise ValueError(f"{self.name} must name no number twice")
+        return tuple(int(number) - 1 for number in numbers)
+
+    def format(self, value: tuple[int, ...]) -> list[str]:
+        return ["-".join(str(number + 1) for number in value)]
+
+
+@dataclass(frozen=True)
 class Notation(Parameter[Any]):
     """A value with a short notation of its own: `read` leaves out of a text what it cannot read."""
 

@@ -15,10 +15,10 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from models.architectures import ARCHITECTURES
-from models.architectures.base import POSITIONS, TEXT, Field
+from models.architectures.base import ORDER, POSITIONS, TEXT, Field
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.sites import sharpest_head
-from viz_app.session.parameters import Choice, Parameter, Several, Text, Whole
+from viz_app.session.parameters import Choice, Order, Parameter, Several, Text, Whole
 
 Value = TypeVar("Value")
 
@@ -30,9 +30,12 @@ FIELDS = {
 }
 MOST_POSITIONS = 512
 # field that is chosen on a page and not typed → its parameter
+_PARAMETERS: dict[str, Callable[[str], Parameter]] = {
+    POSITIONS: lambda name: Several(name, is_step=True, most=MOST_POSITIONS), ORDER: lambda name: Order(name, is_step=True),
+}  # fmt: skip
 CHOSEN = {
-    field.name: Several(field.name, is_step=True, most=MOST_POSITIONS)
-    for model, _ in ARCHITECTURES.values() for field in model.possible_fields() if field.kind == POSITIONS
+    field.name: _PARAMETERS[field.kind](field.name)
+    for model, _ in ARCHITECTURES.values() for field in model.possible_fields() if field.kind in _PARAMETERS
 }
 SITE, HEAD = Text("site", is_step=True), Whole("head", is_step=True)
 LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")

@@ -5,7 +5,9 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 
-from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span
+from models.analysis.distributions import entropy, expected
+from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span, TokenInOrder
+from viz_app.drawing.labels import labels
 from viz_app.drawing.notes import first_output
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding.steps import token_label
@@ -62,9 +64,25 @@ def span_csv(run: CurrentRun, choices: Choices) -> str:
     return _csv(run, ("first token", "last token", "first token and text", "ln p (nats)"), rows)
 
 
+def in_order_csv(run: CurrentRun, choices: Choices) -> str:
+    """A row a token, in the order of the predictions: its turn from 1, its position, how probable it was, and what was expected."""
+    output, rows = first_output(run.trace), []
+    tokens = labels(run.trace.streams[output.stream])
+    best = output.log_probs.max(-1)
+    for turn, i in enumerate(output.order, 1):
+        mine = expected(output.log_probs[i], output.labels[i])
+        first = token_label(run.scope.tokenizer, int(best.indices[i])).text
+        rows.append([turn, i, f"{i} {tokens[i].text}", mine.probability, mine.surprisal, mine.rank, entropy(output.log_probs[i]),
+                     f"{int(best.indices[i])} {first}", float(best.values[i].exp())])
+    columns = ("turn", "position", "token", "probability", "surprisal (bits)", "rank", "entropy (bits)", "id and expected token",
+               "its probability")
+    return _csv(run, columns, rows)
+
+
 TABLES: dict[type[Output], tuple[str, Callable[[CurrentRun, Choices], str]]] = {
     NextToken: ("All positions, CSV", next_token_csv), MaskedToken: ("All guesses, CSV", masked_csv),
     ClassProbabilities: ("All classes, CSV", classes_csv), Span: ("The spans, CSV", span_csv),
+    TokenInOrder: ("The predictions, CSV", in_order_csv),
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from models.analysis.expectations import Expectations, check_expectations, expectations
 from models.tokenizers.base import Tokenizer
 from models.trace import AttentionSite
-from models.trace.outputs import NextToken
+from models.trace.outputs import NextToken, Output
 from viz_app.drawing.labels import Label, labels
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.payload import pack
@@ -67,9 +67,9 @@ def answer(run: CurrentRun, choices: Choices) -> Answer:
     return Answer(run, output, expected, position)
 
 
-def kept(output: NextToken, position: int) -> int | None:
+def kept(output: Output, position: int) -> int | None:
     """What a click on this place chooses: what comes next after a text that goes on stays that while the text grows."""
-    is_open_end = not output.is_closed and position == len(output.labels)
+    is_open_end = isinstance(output, NextToken) and not output.is_closed and position == len(output.labels)
     return None if is_open_end else position
 
 

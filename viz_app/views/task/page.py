@@ -6,10 +6,12 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from models.trace.outputs import TokenInOrder
 from viz_app import ui, words
 from viz_app.components.answers import answers
 from viz_app.components.classes import classes
 from viz_app.components.guesses import guesses
+from viz_app.components.order import order
 from viz_app.components.pair import pair
 from viz_app.components.plain import plain
 from viz_app.components.span import span
@@ -22,12 +24,13 @@ from viz_app.session.live import Pictures
 from viz_app.views.task import files, text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.controls import choose, choose_position, choose_run, hide
+from viz_app.views.task.order_controls import choose_order, put_order
 from viz_app.views.task.payloads import has_picture, payloads
 
 # key of a picture → the component that shows it, in the order of the page
 COMPONENTS: dict[str, Callable[[bytes], None]] = {
     "classes": lambda data: classes(data, choose_run), "guesses": lambda data: guesses(data, hide), "pair": pair, "span": span,
-    "answers": lambda data: answers(data, choose_position),
+    "answers": lambda data: answers(data, choose_position), "order": lambda data: order(data, put_order, choose_position),
 }  # fmt: skip
 
 
@@ -40,6 +43,8 @@ def task(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
             st.markdown(text.NO_PICTURE)
         return None
     choices, strip = choose(run)
+    if isinstance(first_output(run.trace), TokenInOrder):
+        choose_order(run)
     _lay_out(payloads(run, choices), run, choices, strip)
     return partial(payloads, choices=choices)
 

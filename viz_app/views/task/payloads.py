@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 from models.trace import Trace
-from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span
+from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span, TokenInOrder
 from viz_app.drawing.notes import checked, first_output, strip
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.classes import classified
+from viz_app.views.task.in_order import in_order
 from viz_app.views.task.masked import masked
 from viz_app.views.task.next_token import next_token
 from viz_app.views.task.pair import waiting
@@ -16,7 +17,7 @@ from viz_app.views.task.reading import Drawn
 from viz_app.views.task.span import span
 
 PICTURES: dict[type[Output], Callable[..., Drawn]] = {
-    NextToken: next_token, MaskedToken: masked, ClassProbabilities: classified, Span: span,
+    NextToken: next_token, MaskedToken: masked, ClassProbabilities: classified, Span: span, TokenInOrder: in_order,
 }  # fmt: skip
 
 

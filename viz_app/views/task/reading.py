@@ -16,8 +16,10 @@ Drawn = tuple[Pictures, list[Check]]        # what the page's components show of
 
 
 def answering_sites(trace: Trace, stream: str) -> dict[str, AttentionSite]:
-    """The attentions in which the tokens of this stream read, by name."""
-    return {name: site for name, site in trace.attention.items() if site.query_stream == stream}
+    """The attentions in which the tokens of this stream read, by name; of a model with two streams of states on it those of the
+    query stream, from which it answers."""
+    sites = {name: site for name, site in trace.attention.items() if site.query_stream == stream}
+    return {name: site for name, site in sites.items() if site.role == "query"} or sites
 
 
 def answering(trace: Trace, stream: str, focus: Focus) -> tuple[AttentionSite | None, int]:

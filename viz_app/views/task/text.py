@@ -2,12 +2,14 @@
 numbers."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from models.analysis.expectations import Expectations
 from models.trace import AttentionSite
-from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span
+from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span, TokenInOrder
 from viz_app import words
+from viz_app.drawing.notes import arrows
 
 QUESTION = "Task: what is this model for, and what does it answer?"
 UNKNOWN = "The text ends here: nothing follows yet."
@@ -50,7 +52,19 @@ start, the most probable is the answer (Devlin et al. 2019, §4.2).
 **The tokens that answer** are those of the span: they found out, in all layers, that they are what is asked for. Their attention
 rows say what one head read for that.
 """
-EXPLANATIONS = {NextToken: _NEXT, MaskedToken: _MASKED, ClassProbabilities: _CLASS, Span: _SPAN}
+_IN_ORDER = """
+**The order** says when each token is predicted, not where it stands: every token keeps its position, and is predicted from those
+whose turn came before (Yang et al. 2019, §2.2). The product of these probabilities is that of the text, in every order; a model
+that has learned well says nearly the same in all of them.
+
+**Two streams.** The content stream of a position knows its token, and may see itself and what came before. The query stream knows
+only the position: it may not see its own token, or there would be nothing to predict. Both have the same weights, and both read
+the content stream (fig. 1 there).
+
+**The token that answers** is the one that is predicted: from the last vector of its query stream the model makes the logits. Its
+attention row says what one head of that stream read for it.
+"""
+EXPLANATIONS = {NextToken: _NEXT, MaskedToken: _MASKED, ClassProbabilities: _CLASS, Span: _SPAN, TokenInOrder: _IN_ORDER}
 
 MASKED_TITLE = "Click a token to hide it: the model says from both sides what stood there"
 TYPED_MASK = "[MASK] was typed here: no token is known to compare with."
@@ -169,6 +183,24 @@ def span_note(start: int, end: int) -> str:
 def more_rows(n: int, n_shown: int) -> str:
     """That an answer has more tokens than rows are shown of."""
     return f"The rows of the first {n_shown} of its {n} tokens are shown." if n > n_shown else ""
+
+
+def order_title(output: TokenInOrder) -> str:
+    """What the row of tokens shows."""
+    return f"Predicted in the order {arrows(output.order)}: drag a token, or move it with the arrow keys"
+
+
+def order_summary(output: TokenInOrder) -> str:
+    """How hard the text was to guess in this order."""
+    total, n = float(output.surprisal.sum()), len(output.order)
+    return f"In this order the text takes {bits(total)} bits, {bits(total / n)} for each of its {n} token{'s' * (n != 1)}."
+
+
+def predicted_from(tokens: Sequence[str]) -> str:
+    """Which tokens a prediction is made from, in the order of their turns."""
+    if not tokens:
+        return "The first in the order: predicted from nothing but its position."
+    return f"Predicted from {words.listed([f'“{token}”' for token in tokens])}, and from where they and it stand."
 
 
 def reading_title(site: AttentionSite, head: int, terms: words.Terms, token: str, special: bool) -> str:

@@ -1,0 +1,75 @@
+// Who may see whom in one stream: a row a token that is predicted, a column a token that may be seen; hatched where it may not.
+const SIDE = 20, LEAST_CELL = 5, MOST_CELL = 26;
+
+class Seen {
+  constructor(parent, choose) {
+    this.section = put(parent, "section");
+    this.heading = put(this.section, "h4");
+    this.canvas = put(this.section, "canvas");
+    this.who = put(this.section, "p", "who quiet");
+    this.choose = choose;
+    this.canvas.setAttribute("role", "img");
+    this.canvas.onpointermove = (event) => this.hover(this.at(event));
+    this.canvas.onpointerleave = () => this.hover(null);
+    this.canvas.onclick = (event) => {
+      const cell = this.at(event);
+      if (cell) this.choose(cell[0]);
+    };
+  }
+
+  show({ title, allowed, tokens, turns, position, axes }, theme, width) {
+    Object.assign(this, { allowed, tokens, turns, position, axes, theme });
+    this.section.dataset.allowed = Array.from(allowed).join("");
+    this.heading.textContent = title;
+    const n = tokens.length, room = Math.min(150, 0.36 * width);
+    this.canvas.setAttribute("aria-label", `${title}. ${Array.from(tokens, (_, i) => this.sentence(i)).join(" ")}`);
+    this.cell = Math.max(LEAST_CELL, Math.min(MOST_CELL, Math.floor((width - room - 4) / n)));
+    this.left = room;
+    const tall = SIDE + this.cell * n + 2, [context, ratio] = sized(this.canvas, room + this.cell * n + 4, tall);
+    const at = (v) => Math.round(v * ratio), size = at(this.cell * n);
+    context.fillStyle = theme.background;
+    context.fillRect(0, 0, this.canvas.width, this.canvas.height);
+    paintCodes(context, Uint8Array.from(allowed, (open) => (open ? 200 : 0)), n, n, at(room), at(SIDE), size, size, theme, Math.round(5 * ratio));
+    context.scale(ratio, ratio);
+    context.strokeStyle = theme.line;
+    for (let k = 0; k <= n; k++) {
+      if (this.cell > 8 || k === 0 || k === n) {
+        context.strokeRect(room, SIDE + k * this.cell, n * this.cell, 0);
+        context.strokeRect(room + k * this.cell, SIDE, 0, n * this.cell);
+      }
+    }
+    context.font = `12px ${theme.font}`;
+    context.textBaseline = "middle";
+    const step = Math.max(1, Math.ceil(13 / this.cell)), measure = (text) => context.measureText(text).width;
+    for (let i = 0; i < n; i += step) {
+      const chosen = i === position;
+      context.fillStyle = chosen ? theme.accent : theme.text;
+      context.textAlign = "right";
+      context.fillText(fit(`${tokens[i][0]} ${i + 1}`, room - 8, measure), room - 6, SIDE + (i + 0.5) * this.cell);
+      context.textAlign = "center";
+      context.fillText(i + 1, room + (i + 0.5) * this.cell, SIDE / 2);
+    }
+    context.strokeStyle = theme.accent;
+    context.lineWidth = 2;
+    context.strokeRect(room, SIDE + position * this.cell, n * this.cell, this.cell);
+    this.hover(null);
+  }
+
+  at(event) {
+    const row = Math.floor((event.offsetY - SIDE) / this.cell), column = Math.floor((event.offsetX - this.left) / this.cell);
+    const n = this.tokens.length;
+    return row >= 0 && row < n && column >= 0 && column < n ? [row, column] : null;
+  }
+
+  hover(cell) {
+    this.canvas.style.cursor = cell ? "pointer" : "default";
+    this.who.textContent = this.sentence(cell ? cell[0] : this.position);
+  }
+
+  // Whom the token at this position may see, in the order of their turns.
+  sentence(i) {
+    const n = this.tokens.length, name = (k) => `“${this.tokens[k][0]}”`;
+    const sees = Array.from(this.tokens, (_, k) => k).filter((k) => this.allowed[i * n + k]).sort((a, b) => this.turns[a] - this.turns[b]);
+    return `${name(i)}, position ${i + 1}, sees ${sees.length ? sees.map(name).join(", ") : "no token"}.`;
+  }
+}
