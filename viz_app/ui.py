@@ -1,7 +1,6 @@
 """Small pieces that several pages put on the screen. HTML here is the app's own words; text from outside is never in it."""
 
 from collections.abc import Callable
-from html import escape
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -25,8 +24,9 @@ def note(slot: DeltaGenerator, text: str, bad: bool = False, *, key: str) -> Non
 
 
 def headline(question: str, answer: str) -> None:
-    """What a page asks, and in one sentence how its pictures answer."""
-    st.html(f'<div class="headline"><h1>{escape(question)}</h1><p>{escape(answer)}</p></div>')
+    """What a page asks, and in one sentence how its pictures answer; the field's own words say on hover what they mean."""
+    asked, answered = words.explained(question, answer)
+    st.html(f'<div class="headline"><h1>{asked}</h1><p>{answered}</p></div>')
 
 
 def written(trace: Trace, terms: words.Terms, stale: bool) -> None:

@@ -328,7 +328,7 @@ def test_what_the_heads_add_up_to_has_the_bias_on_both_sides(trace, at):
     weight, bias = site.projections["W_O"]
     together = weight @ head_out.flatten() + bias                       # Concat(b¹ … bʰ)·W_O + bias
     text = inside_text.explain("heads", site, TERMS)
-    assert text.startswith("Concat(b¹ … b³)·W_O + bias = Σₕ bʰ·W_Oʰ + bias: laying the 3 results side by side")
+    assert r"$\mathrm{Concat}(b^1 \dots b^{3})\,W_O + \text{bias} = \sum_h b^h\,W_O^h + \text{bias}$: laying the 3 results" in text
     _, arrays = unpack(inside_cell.heads(trace, at, TERMS))
     np.testing.assert_allclose(arrays["total"], together.numpy(), rtol=1e-4, atol=1e-5)
     output = next(stage.sentence for stage in inside_cell.stages(trace, at, TERMS) if stage.name == "W_O")

@@ -96,14 +96,14 @@ def test_the_beam_is_a_column_a_step_with_the_best_on_top(stage: Stage) -> None:
 def test_the_words_of_the_beam_have_their_sizes_and_stand_where_they_should(stage: Stage) -> None:
     stage.mount("beam_tree", 900).show(beam_payload()[0])
     names = ("y", "font-size", "text-anchor", "opacity", "style")
-    assert [one[1:] for one in stage.elements("svg > text", *names)] == [["13", "11", "middle", None, None]] * 3
+    assert [one[1:] for one in stage.elements("svg > text", *names)] == [["13", "12", "middle", None, None]] * 3
     assert {hex_of(one) for one in stage.attrs("svg > text", "fill")} == {QUIET}
     words = [one[1:] for one in stage.elements("g.node text", *names)]
     flat = [(rank, one) for kept in STEPS for rank, one in enumerate(kept)]
     for (rank, one), name, score in zip(flat, words[::2], words[1::2], strict=True):
         y = 24 + 44 * rank
         assert name == [str(y + 14), "13", "middle", "0.6" if one["carried"] else "1", "unicode-bidi: plaintext"]
-        assert score == [str(y + 28), "11", "middle", "0.8", None]
+        assert score == [str(y + 28), "12", "middle", "0.8", None]
     assert stage.attrs("g.node rect", "rx") == ["6"] * len(flat)
     assert {tuple(one.values()) for one in stage.attrs("g.node", "tabindex", "role")} == {("0", "button"), ("-1", "button")}
     assert (stage.css("svg", "width"), stage.css("svg", "height")) == ([f"{16 + 2 * 104 + 74}px"], [f"{24 + 3 * 44}px"])

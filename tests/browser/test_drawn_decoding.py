@@ -520,7 +520,7 @@ def test_the_bars_are_the_probabilities_of_the_step(stage: Stage, sampling: bool
             if name == "serial":
                 disabled = stage.js("(root, all) => [...root.querySelectorAll(all)].map((e) => e.disabled)", here)
                 assert disabled == [int(ids[j]) in (0, 1) or (j == place and step != 3) for j in range(K)]
-    what = stage.texts(".panel > .what")
+    what = stage.texts(".panel h4 .what")
     assert what[0] == "What the model expects next, and what is given:"
     assert what[1] == (
         "Expected next (orange: drawn from). Click another to force it:"
@@ -651,10 +651,12 @@ def test_the_lead_says_where_each_run_is(stage: Stage) -> None:
 
 def test_headings_say_which_run_is_which(stage: Stage) -> None:
     shown(stage)
-    assert stage.texts(".panel h4") == ["Training all positions at once", "Inference one after the other"]
+    assert stage.texts(".panel h4") == [
+        "Training What the model expects next, and what is given:",
+        "Inference What the model expects next. Click another token to force it:",
+    ]
     assert stage.text(".work") == "What is computed at this step, and what comes from the cache"
     shown(stage, family="recurrent", cross="")
-    assert stage.texts(".panel h4")[0] == "Training its text is given, its states still come one after the other"
     assert stage.text(".work") == "What is computed at this step, and what is kept from the step before"
     assert stage.data(".stepper")["family"] == "recurrent"
 
@@ -903,7 +905,7 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
         assert [float(one[2]) for one in texts if one[3] == anchor] == pytest.approx(list(heights))
     assert {float(one[1]) for one in texts if one[3] == "end"} == {53}
     assert {(size, hex_of(one[4])) for size, one in zip(stage.attrs(".chart svg > text", "font-size"), texts, strict=True)} == {
-        ("11", QUIET)
+        ("12", QUIET)
     }
     assert {(float(one[3]), float(one[4])) for one in lines} == {(58, width - 6)}
     assert {hex_of(one) for one in stage.attrs(".chart svg > line", "stroke")} == {LINE}

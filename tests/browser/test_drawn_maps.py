@@ -156,13 +156,14 @@ def test_names_along_the_columns_are_turned_about_their_middle(stage: Stage) -> 
         assert (one["baseline"], one["font"]) == ("middle", "12.5px sans-serif")
     for words, y in (("output y ↓", TOP - 22), ("input x →", TOP - 8)):
         one = stage.written(".cells")[words]
-        assert (one["y"], one["font"], one["align"], one["baseline"]) == (y, "10.5px sans-serif", "left", "middle")
+        assert (one["y"], one["font"], one["align"], one["baseline"]) == (y, "12px sans-serif", "left", "middle")
 
 
 @pytest.mark.parametrize(
-    ("n", "size", "step"), [(28, 12.285, 1), (27, 12.5, 1), (41, 8.39, 1), (47, 8, 1), (48, 8, 2), (95, 8, 2), (96, 8, 3)]
+    ("n", "size", "step"),
+    [(28, 12.285, 1), (27, 12.5, 1), (33, 12, 1), (34, 12, 2), (66, 12, 2), (67, 12, 3), (99, 12, 3), (100, 12, 4)],
 )
-def test_names_of_rows_shrink_to_8_pixels_and_are_then_left_out(stage: Stage, n: int, size: float, step: int) -> None:
+def test_names_of_rows_shrink_to_12_pixels_and_are_then_left_out(stage: Stage, n: int, size: float, step: int) -> None:
     names = [[f"r{i}", "", False] for i in range(n)]
     stage.mount("maps", 900).show(pack({**_header(), "rows": names, "cols": [["c", "", False]]}, map0=np.ones((n, 1), np.float32)))
     rows = [one for one in stage.drawn(".cells", "text") if one["text"].startswith("r") and one["align"] == "right"]
@@ -228,7 +229,7 @@ def test_cells_are_as_large_as_the_room_allows(stage: Stage) -> None:
         ]
         step = shown[1]
         assert shown == list(range(0, 71, step))
-        assert step == math.ceil(9 / (tall if align == "right" else side))
+        assert step == math.ceil(13 / (tall if align == "right" else side))
     stage.mount("maps", 420).show(pack({**_header(), "rows": names[:4], "cols": names[:50]}, map0=np.ones((4, 50), np.float32)))
     assert float(stage.data(".maps")["side"]) < 14
     assert float(stage.data(".maps")["tall"]) == 26
@@ -457,7 +458,7 @@ def test_the_maps_as_a_file(stage: Stage) -> None:
         assert one[1:3] == [pytest.approx(figure["left"] - place["left"]), pytest.approx(figure["top"] - place["top"] + 2)]
         assert one[3] == "600 14px sans-serif"
         assert one[4] == INK
-    lines = [one for one in said if one[1] == titles[0][1] and "11.5px" in one[3]]
+    lines = [one for one in said if one[1] == titles[0][1] and one[3] == "12px sans-serif"]
     assert " ".join(one[0] for one in lines) == note
     assert len(lines) > 1
     assert np.diff([one[2] for one in lines]) == pytest.approx([15] * (len(lines) - 1))

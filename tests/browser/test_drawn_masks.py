@@ -132,7 +132,7 @@ def test_open_cells_are_tinted_and_blocked_ones_hatched(stage: Stage) -> None:
         assert (one["x"], one["y"]) == pytest.approx(
             (cells["left"] + (k + 0.5) * cells["wide"], cells["top"] + (q + 0.5) * cells["tall"] + 0.5)
         )
-        assert (one["align"], one["colour"], one["font"]) == ("center", INK, "11px sans-serif")
+        assert (one["align"], one["colour"], one["font"]) == ("center", INK, "12px sans-serif")
     assert stage.text(".painting .title") == "Which mask this is"
     assert stage.text(".painting .legend") == (
         "Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by you. A token paints "
@@ -489,7 +489,7 @@ def test_the_cells_fill_the_room_they_have(stage: Stage) -> None:
 def test_the_name_of_an_axis_is_as_long_as_its_side(stage: Stage) -> None:
     rng = np.random.default_rng(5)
     measured = (
-        "(root, texts) => { const c = document.createElement('canvas').getContext('2d'); c.font = '10.5px sans-serif';"
+        "(root, texts) => { const c = document.createElement('canvas').getContext('2d'); c.font = '12px sans-serif';"
         " return texts.map((t) => c.measureText(t).width); }"
     )
     for _ in range(11):
@@ -499,8 +499,8 @@ def test_the_name_of_an_axis_is_as_long_as_its_side(stage: Stage) -> None:
         down, along = (
             next(one for one in stage.drawn(BOARD, "text") if sign in one["text"] and "…" in one["text"]) for sign in "←→"
         )
-        assert (along["x"], along["y"], along["font"]) == (2, 7, "10.5px sans-serif")
-        assert (down["x"], down["y"], down["font"]) == (8, box["height"] - 4, "10.5px sans-serif")
+        assert (along["x"], along["y"], along["font"]) == (2, 7, "12px sans-serif")
+        assert (down["x"], down["y"], down["font"]) == (8, box["height"] - 4, "12px sans-serif")
         for one, text, room in (
             (down, f"← {long}", box["height"] - cells["top"] - 6), (along, f"{long} →", box["width"] - 4),
         ):  # fmt: skip

@@ -327,8 +327,8 @@ def test_the_matrices_as_a_file(stage: Stage) -> None:
     assert (title, least, zero, one_weight) == (header["title"], "−", "0", "1 weight; hatched = masked")
     assert signed.startswith("+ ± the largest number of each: ")
     ends = dict(part.rsplit(" ", 1) for part in signed.removeprefix("+ ± the largest number of each: ").split(", "))
-    for name, scale in (("WQ", header["matrices"]["W_Q"]["scale"]), ("q", header["matrices"]["q"]["scale"])):
-        assert float(ends[name]) == pytest.approx(scale, abs=0.006)
+    scales = {re.sub(r"[_^{}]", "", term["name"]): one["scale"] for one, term, _, _ in terms_of(header) if not one.get("weights")}
+    assert {name: float(end) for name, end in ends.items()} == pytest.approx(scales, abs=0.006)
     place = stage.box(".equations")
     for n in range(len(terms_of(header))):
         box, canvas = stage.box(CANVAS, n), stage.pixels(CANVAS, n)

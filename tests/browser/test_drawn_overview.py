@@ -23,6 +23,7 @@ from stage import (
     mixed,
     stage,
     stage_page,
+    weight_colour,
 )  # fmt: skip
 
 from viz_app.components import stamped

@@ -19,6 +19,9 @@ ORDER = [2, 1, 4, 0, 3]
 STAGES = ["input", "layer 1", "layer 2"]
 
 
+PITCH = 46      # px from row to row of a short text
+
+
 def shuffle_payload(
     tokens: list = TOKENS, order: list = ORDER, most: float = 1.3, **changes: Any
 ) -> tuple[bytes, dict[str, np.ndarray]]:
@@ -59,7 +62,7 @@ def says(value: float) -> str:
 
 def test_each_token_is_joined_to_its_new_place(stage: Stage) -> None:
     shuffle_shown(stage)
-    pitch, n = 25, len(TOKENS)
+    pitch, n = PITCH, len(TOKENS)
     lines = stage.elements(f"{inside(0)} line", "x1", "y1", "x2", "y2", "stroke", "data-moves")
     wide = min(420, (1240 - 3 * 26) / 4)
     for to_place, (from_place, (_, x1, y1, x2, y2, stroke, moves)) in enumerate(zip(ORDER, lines, strict=True)):
@@ -115,15 +118,15 @@ def test_each_vector_has_a_cell_a_stage_in_the_colour_of_its_change(stage: Stage
             assert np.float32(value) == number
             assert said == f"{row} {TOKENS[row][0]}, {STAGES[at]}: moved by {value} of its length"
             assert float(x) == lefts[at]
-            assert float(y) == pytest.approx(66 + row * 25)
-            assert float(height) == 24
+            assert float(y) == pytest.approx(66 + row * PITCH)
+            assert float(height) == PITCH - 1
             assert float(width) == pytest.approx(lefts[1] - lefts[0] - 1)
             assert alike(hex_of(fill), weight_colour(min(1.0, float(number) / UNRELATED)))
             written = [
                 one
                 for one in texts
                 if one[3] == "middle"
-                and float(one[2]) == pytest.approx(66 + (row + 0.5) * 25)
+                and float(one[2]) == pytest.approx(66 + (row + 0.5) * PITCH)
                 and abs(float(one[1]) - float(x) - float(width) / 2 - 0.5) < 0.01
             ]
             assert [one[0] for one in written] == [says(float(number))]
@@ -137,7 +140,7 @@ def test_each_vector_has_a_cell_a_stage_in_the_colour_of_its_change(stage: Stage
         names = [one for one in texts if one[3] == "end"]
         assert [one[0] for one in names] == [f"{i} {token[0]}" for i, token in enumerate(TOKENS)]
         assert near((one[1] for one in names), lefts[0] - 6)
-        assert [float(one[2]) for one in names] == [66 + (i + 0.5) * 25 for i in range(len(TOKENS))]
+        assert [float(one[2]) for one in names] == [66 + (i + 0.5) * PITCH for i in range(len(TOKENS))]
         assert texts[0][0] == ("First map" if part == 1 else "Second map")
 
 
@@ -147,9 +150,9 @@ def test_the_scale_of_the_changes_ends_at_a_right_angle(stage: Stage, most: floa
     assert (arrays["map1"].max() > UNRELATED) == (end != "1.41")
     frame = stage.elements(f"{inside(2)} rect[fill=none]", "x", "y", "width", "height", "stroke")
     (_, x, y, width, height, stroke), (_, left, top, wide, tall, _) = frame
-    assert [float(v) for v in (y, height)] == [65.5, 125]
+    assert [float(v) for v in (y, height)] == [65.5, 5 * PITCH]
     assert hex_of(stroke) == LINE
-    assert [float(v) for v in (left, top, wide, tall)] == [float(x) + 0.5, 66 + 125 + 12, float(width), 9]
+    assert [float(v) for v in (left, top, wide, tall)] == [float(x) + 0.5, 66 + 5 * PITCH + 12, float(width), 9]
     steps = [
         one
         for one in stage.elements(f"{inside(2)} rect:not([data-map]):not([fill=none])", "x", "y", "height", "fill")
@@ -228,7 +231,7 @@ def test_parts_stand_beside_each_other_where_there_is_room(stage: Stage) -> None
         shuffle_shown(stage, width)
         moved = [tuple(float(v) for v in re.findall(r"[\d.]+", one)) for one in stage.attrs("svg > g", "transform")]
         wide = (width - 26 * (columns - 1)) / columns
-        heights = [66 + 5 * 25 + 62] * 3 + [66 + 190 + 62]
+        heights = [66 + 5 * PITCH + 62] * 3 + [66 + 190 + 62]
         tops, y = [], 0
         for i in range(4):
             if i and i % columns == 0:
@@ -243,14 +246,13 @@ def test_parts_stand_beside_each_other_where_there_is_room(stage: Stage) -> None
 def test_a_long_text_has_small_rows_without_numbers(stage: Stage) -> None:
     for n, letters, numbers, named in (
         (5, "13", True, True),
-        (27, "11", True, True),
-        (41, "8", False, True),
-        (61, "8", False, False),
-        (201, "8", False, False),
+        (33, "12", True, True),
+        (41, "12", False, False),
+        (201, "12", False, False),
     ):
         tokens = [[f"t{i}", "", False] for i in range(n)]
         arrays = shuffle_shown(stage, tokens=tokens, order=list(range(n)))
-        pitch = min(25, max(4, 560 / n))
+        pitch = min(46, max(4, 460 / n))
         cells = stage.elements(f"{inside(2)} rect[data-map]", "y", "height", "data-row")
         assert float(cells[-1][1]) == pytest.approx(66 + (n - 1) * pitch)
         assert float(cells[-1][2]) == pytest.approx(max(1, pitch - 1))
@@ -258,7 +260,8 @@ def test_a_long_text_has_small_rows_without_numbers(stage: Stage) -> None:
         assert (says(float(arrays["map1"][0, 0])) in texts[4:]) == numbers
         assert ("t1" in stage.texts(f"{inside(0)} text")) == named
         rows = [int(text.split()[0]) for text in texts if re.fullmatch(r"\d+ t\d+", text)]
-        assert rows == list(range(0, n, 1 if pitch >= 8 else math.ceil(9 / pitch)))
+        assert rows == list(range(0, n, math.ceil((int(letters) - 0.5) / pitch)))        # no name touches the next
+        assert stage.box(".place")["height"] == 66 + 460 + 62                           # whatever the text
         assert {one[1] for one in stage.elements(f"{inside(2)} text[text-anchor=end]", "font-size")} == {letters}
         assert {hex_of(one) for one in stage.attrs(f"{inside(0)} line", "stroke")} == {"#8f96a3"}
 

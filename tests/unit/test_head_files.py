@@ -216,9 +216,9 @@ def test_the_npz_holds_the_tokens_of_both_texts_and_every_head(trace: Trace) -> 
         assert set(held) == {"source_tokens", "target_tokens", *sites, *(f"{name}.allowed" for name in sites)}
         assert held["source_tokens"].tolist() == [*"abcde", "[end]"]
         assert held["target_tokens"].tolist() == ["[start]", *"edc"]
-        cross = "decoder.layer2.cross_attn"
+        cross = PATHS[CROSS]
         assert held[cross].shape == held[f"{cross}.allowed"].shape == (3, 4, 6)
-        assert held["decoder.layer1.self_attn.allowed"].tolist() == [np.tril(np.ones((4, 4), bool)).tolist()] * 3
+        assert held[f"{PATHS[OWN]}.allowed"].tolist() == [np.tril(np.ones((4, 4), bool)).tolist()] * 3
         np.testing.assert_allclose(held[cross][2], _by_hand(trace.attention[CROSS], 2), atol=1e-6)
 
 

@@ -433,11 +433,11 @@ def test_under_each_view_stands_its_own_text(traces: dict[str, Trace]) -> None:
     said = {view: inside_text.explain(view, site, TERMS) for view in inside_text.VIEWS}
     assert words.where_from(site, TERMS) in said["walk"]
     assert words.how_to_read(site) in said["walk"]
-    assert "A = Q·Kᵀ with softmax over each row" in said["matrices"]
-    assert "A = Kᵀ·Q with softmax over each column" in said["matrices"]
-    assert "variance d_k = 5: dividing by √5" in said["scaling"]
+    assert r"$A = Q K^\top$ with softmax over each row" in said["matrices"]
+    assert r"$A = K^\top Q$ with softmax over each column" in said["matrices"]
+    assert r"variance $d_k = 5$: dividing by $\sqrt{5}$" in said["scaling"]
     assert "in nats" in said["scaling"]
-    assert "Concat(b¹ … b³)·W_O + bias = Σₕ bʰ·W_Oʰ + bias" in said["heads"]
+    assert r"$\mathrm{Concat}(b^1 \dots b^{3})\,W_O + \text{bias} = \sum_h b^h\,W_O^h + \text{bias}$" in said["heads"]
     assert "laying the 3 results" in said["heads"]
     for name in ("cosine", "alignment"):
         site = chosen(traces, name)[1].site
@@ -445,4 +445,3 @@ def test_under_each_view_stands_its_own_text(traces: dict[str, Trace]) -> None:
         turned = "Rows and columns are two ways to write the same numbers, turned."
         assert inside_text.explain("matrices", site, TERMS).endswith(f". {turned}")
         assert ("s(i−1) is laid" in inside_text.explain("matrices", site, TERMS)) == (name == "alignment")
-    assert inside_text._raised(12) == "¹²"

@@ -37,6 +37,18 @@ TABLE = {
 }  # fmt: skip
 
 
+def test_the_first_of_each_of_the_fields_words_is_explained_on_hover() -> None:
+    question, answer = words.explained("Inside a head: <b>?", "Heads & tokens: a token, two heads, a query, tokens.")
+    meaning = {name: f'<abbr title="{words.GLOSSARY[name]}">' for name in ("head", "token", "query")}
+    assert question == f"Inside a {meaning['head']}head</abbr>: &lt;b&gt;?"
+    assert answer == f"Heads &amp; {meaning['token']}tokens</abbr>: a token, two heads, a {meaning['query']}query</abbr>, tokens."
+
+
+def test_a_model_without_snapshots_says_why_it_has_no_slider() -> None:
+    assert words.unkept([0, 500]) == ""
+    assert words.unkept([]).endswith("Of this one only the finished weights were kept.")
+
+
 @pytest.fixture(scope="module")
 def sites() -> dict[str, AttentionSite]:
     transformer, recurrent = letters().run("abcde", "edc").attention, letters("recurrent").run("abcde", "edc").attention
@@ -111,10 +123,10 @@ def test_formulas_of_the_similarities() -> None:
 
 
 def test_a_row_is_read_as_softmax_of_its_formula(sites: dict[str, AttentionSite]) -> None:
-    assert "softmax(q·k / √5)" in words.how_to_read(sites[CROSS])
-    assert "weights · V" in words.how_to_read(sites[CROSS])
-    assert "softmax(v·tanh(W s(i−1) + U h(j)))" in words.how_to_read(sites["decoder.alignment"])
-    assert "Σ weight · h(j)" in words.how_to_read(sites["decoder.alignment"])
+    assert r"$\mathrm{softmax}\left(\frac{q\cdot k}{\sqrt{5}}\right)$ over" in words.how_to_read(sites[CROSS])
+    assert r"$\text{weights}\cdot V$" in words.how_to_read(sites[CROSS])
+    assert r"\left(v\cdot \tanh(W s_{i-1} + U h_j)\right)$" in words.how_to_read(sites["decoder.alignment"])
+    assert r"$\sum_j \text{weight}_j\, h_j$" in words.how_to_read(sites["decoder.alignment"])
 
 
 # what a task calls its texts

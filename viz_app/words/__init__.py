@@ -1,10 +1,11 @@
-"""What the app says, in words: `words.kind_title`, `words.terms`, `words.trained` and so on, by purpose in three files."""
+"""What the app says, in words: `words.kind_title`, `words.terms`, `words.trained` and so on, by purpose in four files."""
 
 from viz_app.words.attention import (  # fmt: skip
     STEP,
     axes,
     departures,
     formula,
+    formula_tex,
     head_title,
     how_to_read,
     is_alignment,
@@ -16,6 +17,7 @@ from viz_app.words.attention import (  # fmt: skip
     sides,
     where_from,
 )
+from viz_app.words.glossary import GLOSSARY, explained
 from viz_app.words.terms import (  # fmt: skip
     ONE_TEXT,
     TASKS,
@@ -36,12 +38,13 @@ from viz_app.words.training import (  # fmt: skip
     trained_briefly,
     trained_otherwise,
     unequal,
+    unkept,
     warned,
 )
 
 __all__ = [
-    "ONE_TEXT", "STEP", "TASKS", "Stream", "Terms", "after_steps", "at_step", "axes", "departures", "formula", "head_title",
-    "how_to_read", "is_alignment", "kind_short", "kind_subtitle", "kind_title", "layer_place", "length", "listed", "made",
-    "measured", "place", "score", "sentence", "sides", "terms", "trained", "trained_briefly", "trained_otherwise",
-    "unequal", "warned", "where_from",
+    "GLOSSARY", "ONE_TEXT", "STEP", "TASKS", "Stream", "Terms", "after_steps", "at_step", "axes", "departures", "explained",
+    "formula", "formula_tex", "head_title", "how_to_read", "is_alignment", "kind_short", "kind_subtitle", "kind_title",
+    "layer_place", "length", "listed", "made", "measured", "place", "score", "sentence", "sides", "terms", "trained",
+    "trained_briefly", "trained_otherwise", "unequal", "unkept", "warned", "where_from",
 ]  # fmt: skip

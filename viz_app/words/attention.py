@@ -1,5 +1,7 @@
 """What the app says about attention: titles, axes, explanations. Layers and heads are counted from 1 here."""
 
+import re
+
 from models.trace import AttentionSite
 from viz_app.words.terms import Terms
 
@@ -112,16 +114,29 @@ def formula(site: AttentionSite) -> str:
     return " + ".join([content, *(term.name for term in site.terms)])
 
 
+_SIGNS = {"·": r"\cdot ", "tanh": r"\tanh", "cos": r"\cos", "s(i−1)": "s_{i-1}", "h(j)": "h_j"}
+
+
+def formula_tex(site: AttentionSite) -> str:
+    """The same for KaTeX."""
+    plain, *terms = formula(site).rsplit(" + ", len(site.terms)) if site.terms else [formula(site)]
+    for sign, tex in _SIGNS.items():
+        plain = plain.replace(sign, tex)
+    if found := re.fullmatch(r"(.+) / √(\d+)", plain):
+        plain = rf"\frac{{{found[1]}}}{{\sqrt{{{found[2]}}}}}"
+    return " + ".join([plain, *(rf"\text{{{name}}}" for name in terms)])
+
+
 def how_to_read(site: AttentionSite, writes: bool = False) -> str:
     """How one row of the picture is made, in words and then in symbols; `writes` as in `axes`."""
     named = " It is named by the token just read and the one to be written: **read → written**." if writes else ""
     passes_on = (
-        "the context is that mixture of the states, Σ weight · h(j)." if is_alignment(site)
-        else "the head then passes on that mixture of the values, weights · V."
+        r"the context is that mixture of the states, $\sum_j \text{weight}_j\, h_j$." if is_alignment(site)
+        else r"the head then passes on that mixture of the values, $\text{weights}\cdot V$."
     )
     return (
         f"Each row is one reader.{named} Its weights say how it divides its attention: none is negative and together they make 1. "
-        f"They are softmax({formula(site)}) over the keys the row may read; {passes_on}"
+        rf"They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys the row may read; {passes_on}"
     )
 
 

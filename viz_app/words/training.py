@@ -21,6 +21,16 @@ def after_steps(step: int) -> str:
     return f"the weights after {step:,} step{'s' * (step != 1)}"
 
 
+def unkept(snapshots: Sequence[int]) -> str:
+    """Why there is no slider over the training of a model of which no `snapshots` were kept; empty where there are some."""
+    if snapshots:
+        return ""
+    return (
+        "**Where is its training?** A model whose weights were kept at earlier steps of its training has a slider over them here "
+        "(**dates**, for example). Of this one only the finished weights were kept."
+    )
+
+
 def at_step(step: int, scores: dict) -> str:
     """What the page shows while it stands at an earlier step of training, and how good those weights were."""
     return (

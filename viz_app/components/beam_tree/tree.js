@@ -16,7 +16,7 @@ class Tree {
     this.svg.setAttribute("height", height);
     this.svg.style.cssText = `width:${width}px;height:${height}px`;
     steps.forEach((kept, s) => {
-      this.draw("text", { x: this.x(s) + NODE.wide / 2, y: 13, "text-anchor": "middle", "font-size": 11, fill: theme.quiet }, `step ${s + 1}`);
+      this.draw("text", { x: this.x(s) + NODE.wide / 2, y: 13, "text-anchor": "middle", "font-size": 12, fill: theme.quiet }, `step ${s + 1}`);
       kept.forEach((node, rank) => s && this.edge(node, s, rank));
     });
     steps.forEach((kept, s) => kept.forEach((node, rank) => this.node(node, s, rank)));
@@ -64,7 +64,7 @@ class Tree {
     const ink = chosen ? theme.background : theme.text, centre = x + NODE.wide / 2;
     const label = node.carried ? "ended" : node.label[0];
     this.draw("text", { x: centre, y: y + 14, "text-anchor": "middle", "font-size": 13, fill: ink, opacity: node.carried ? 0.6 : 1, style: "unicode-bidi: plaintext" }, fit(label, NODE.wide - 8, widthIn(`13px ${theme.font}`)), group);
-    this.draw("text", { x: centre, y: y + 28, "text-anchor": "middle", "font-size": 11, fill: ink, opacity: 0.8 }, signed(node.score), group);
+    this.draw("text", { x: centre, y: y + 28, "text-anchor": "middle", "font-size": 12, fill: ink, opacity: 0.8 }, signed(node.score), group);
     this.draw("title", {}, `${node.text || "(nothing yet)"}\nlog-probability ${node.logProb.toFixed(4)} nats, score ${node.score.toFixed(4)}${node.ended ? "\nended" : ""}`, group);
     group.onclick = () => this.choose(step, rank);
     useKeys(group, {

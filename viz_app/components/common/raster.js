@@ -51,14 +51,18 @@ function sharply(draw, take) {
   }
 }
 
-// Gives a canvas its size in CSS pixels, empties it and returns [context, its pixels per CSS pixel].
-function sized(canvas, width, height) {
-  const ratio = pixelRatio(), context = canvas.getContext("2d");
+// How much larger a picture stands on the page than its own lengths say: 1, and more while the page is presented (style.css).
+const scaleOf = () => Number(getComputedStyle(document.documentElement).getPropertyValue("--attnscope-scale")) || 1;
+
+// Gives a canvas its size, in CSS pixels or, at another `scale` than 1, in lengths that are so much larger on the page; empties it
+// and returns [context, its pixels to each length].
+function sized(canvas, width, height, scale = 1) {
+  const ratio = pixelRatio() * scale, context = canvas.getContext("2d");
   const [wide, tall] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width === wide && canvas.height === tall) context.reset();      // costs less than new memory of the same size
   else Object.assign(canvas, { width: wide, height: tall });
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  canvas.dataset.ratio = ratio;
+  canvas.style.width = `${width * scale}px`;
+  canvas.style.height = `${height * scale}px`;
+  canvas.dataset.ratio = ratio / scale;
   return [context, ratio];
 }

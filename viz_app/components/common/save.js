@@ -111,9 +111,10 @@ function printSvg(svg, title, picture, theme) {
 }
 
 function drawingOf(svg, title, picture, theme) {
-  const copy = svg.cloneNode(true), wide = Math.ceil(widthIn("600 13px sans-serif")(title)) + 2 * EDGE;
-  const width = Math.max(svg.clientWidth, wide), lines = wrapped(picture.caption, width - 2 * EDGE, widthIn(`${NOTE.size}px sans-serif`));
-  const height = svg.clientHeight + BAND + (lines.length ? lines.length * NOTE.line + EDGE : 0);
+  const copy = svg.cloneNode(true), own = svg.viewBox.baseVal, wide = Math.ceil(widthIn("600 13px sans-serif")(title)) + 2 * EDGE;
+  const width = Math.max(Math.round(own.width) || svg.clientWidth, wide), tall = Math.round(own.height) || svg.clientHeight;
+  const lines = wrapped(picture.caption, width - 2 * EDGE, widthIn(`${NOTE.size}px sans-serif`));
+  const height = tall + BAND + (lines.length ? lines.length * NOTE.line + EDGE : 0);
   copy.setAttribute("xmlns", SVG);
   copy.setAttribute("viewBox", `0 ${-BAND} ${width} ${height}`);
   copy.setAttribute("width", width);
@@ -122,7 +123,7 @@ function drawingOf(svg, title, picture, theme) {
   const heading = putSvg(copy, "text", { x: EDGE, y: -11, "font-size": 13, "font-weight": 600, fill: theme.text }, title);
   copy.prepend(putSvg(copy, "rect", { x: 0, y: -BAND, width, height, fill: theme.background }), heading);
   const note = putSvg(copy, "g", { class: "caption", "font-size": NOTE.size, fill: theme.text });
-  lines.forEach((line, i) => putSvg(note, "text", { x: EDGE, y: svg.clientHeight + (i + 1) * NOTE.line, style: "unicode-bidi: plaintext" }, line));
+  lines.forEach((line, i) => putSvg(note, "text", { x: EDGE, y: tall + (i + 1) * NOTE.line, style: "unicode-bidi: plaintext" }, line));
   putSvg(copy, "metadata", {}, picture.about);
   return copy;
 }

@@ -48,7 +48,7 @@ class Head extends Fitted {
 
   // Its height follows the window's.
   resized() {
-    if (this.picture && this.map.stage.clientHeight !== this.map.height) this.width = 0;
+    if (this.picture && this.map.stage.clientHeight !== this.map.room) this.width = 0;
     super.resized();
   }
 

@@ -16,15 +16,17 @@ class Heatmap {
   }
 
   measure() {
-    Object.assign(this, { width: this.stage.clientWidth, height: this.stage.clientHeight });
+    const { clientWidth, clientHeight } = this.stage, scale = scaleOf();
+    Object.assign(this, { scale, room: clientHeight, width: clientWidth / scale, height: clientHeight / scale });
   }
 
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.lay();
     const { rows, cols } = picture, { left, top } = this;
-    const [context, ratio] = sized(this.cells, this.width, this.height);
-    sized(this.marks, this.width, this.height);
+    const [context, ratio] = sized(this.cells, this.width, this.height, this.scale);
+    sized(this.marks, this.width, this.height, this.scale);
+    this.ratio = ratio;
     context.fillStyle = theme.background;
     context.fillRect(0, 0, this.cells.width, this.cells.height);
     const across = (v) => Math.round(v * ratio);
@@ -128,7 +130,7 @@ class Heatmap {
   }
 
   legend(context) {
-    const { theme, picture } = this, y = this.height - 18, x = MARGIN.side, ratio = pixelRatio();
+    const { theme, picture, ratio } = this, y = this.height - 18, x = MARGIN.side;
     for (let i = 0; i < 110; i++) {
       const [r, g, b] = theme.ramp[1 + Math.round((i / 109) * 254)];
       context.fillStyle = `rgb(${r} ${g} ${b})`;
@@ -163,16 +165,17 @@ class Heatmap {
 
   // The cell or the token under the pointer: {query, key}, {query}, {key} or null.
   at(event) {
-    const q = Math.floor((event.offsetY - this.top) / this.tall), k = Math.floor((event.offsetX - this.left) / this.wide);
+    const [x, y] = [event.offsetX, event.offsetY].map((length) => length / this.scale);
+    const q = Math.floor((y - this.top) / this.tall), k = Math.floor((x - this.left) / this.wide);
     const row = q >= 0 && q < this.picture.rows, col = k >= 0 && k < this.picture.cols;
     if (row && col) return { query: q, key: k };
-    if (row && event.offsetX < this.left) return { query: q };
-    if (col && event.offsetY < this.top && event.offsetY > 16) return { key: k };
+    if (row && x < this.left) return { query: q };
+    if (col && y < this.top && y > 16) return { key: k };
     return null;
   }
 
   focus(spot) {
-    const { rows, cols } = this.picture, { wide, tall, theme } = this, ratio = pixelRatio();
+    const { rows, cols } = this.picture, { wide, tall, theme, ratio } = this;
     const context = this.marks.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, this.width, this.height);

@@ -11,7 +11,9 @@ class Lines {
   }
 
   measure() {
-    Object.assign(this, { width: this.stage.clientWidth, height: this.stage.clientHeight });
+    const scale = scaleOf();
+    Object.assign(this, { width: this.stage.clientWidth / scale, height: this.stage.clientHeight / scale });
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
   }
 
   show(picture, theme) {

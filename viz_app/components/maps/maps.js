@@ -103,7 +103,7 @@ class Maps {
   }
 
   tokens(context, labels, pitch, write) {
-    const { theme } = this, size = Math.max(8, Math.min(12.5, pitch * 0.8)), every = Math.ceil((size + 1) / pitch), font = `${size}px ${theme.font}`;
+    const { theme } = this, size = Math.max(12, Math.min(12.5, pitch * 0.8)), every = Math.ceil((size + 1) / pitch), font = `${size}px ${theme.font}`;
     Object.assign(context, { font, fillStyle: theme.text, textBaseline: "middle" });
     const measure = widthIn(font);
     labels.forEach(([text], i) => i % every || write(fit(text, ROOM.left - 12, measure), (i + 0.5) * pitch));
@@ -111,7 +111,7 @@ class Maps {
 
   axes(context) {
     const { picture, theme } = this;
-    Object.assign(context, { font: `10.5px ${theme.font}`, fillStyle: theme.quiet, textAlign: "left", textBaseline: "middle" });
+    Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet, textAlign: "left", textBaseline: "middle" });
     context.fillText(`${picture.rowAxis} ↓`, 0, ROOM.top - 22);
     context.fillText(`${picture.colAxis} →`, 0, ROOM.top - 8);
   }
@@ -141,7 +141,7 @@ class Maps {
     }
     context.strokeStyle = theme.line;
     context.strokeRect(x, y, wide, 9);
-    Object.assign(context, { font: `11px ${theme.font}`, fillStyle: theme.text, textBaseline: "middle", textAlign: "right" });
+    Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.text, textBaseline: "middle", textAlign: "right" });
     context.fillText(part.scale === "log" ? `≤ ${brief(part.least)}` : "0", x - 4, y + 5);
     context.textAlign = "left";
     context.fillText(brief(part.largest), x + wide + 4, y + 5);
@@ -158,12 +158,12 @@ class Maps {
       context.fillRect(ROOM.left, y + 1, Math.max(0.5, long), Math.max(1, tall - 2));
       if (tall < 11) return;
       context.fillStyle = theme.text;
-      context.font = `11px ${theme.font}`;
+      context.font = `12px ${theme.font}`;
       context.fillText(brief(value), ROOM.left + long + 4, y + tall / 2);
     });
     context.strokeStyle = theme.line;
     context.strokeRect(ROOM.left, ROOM.top, room, values.length * tall);
-    Object.assign(context, { font: `11px ${theme.font}`, fillStyle: theme.quiet });
+    Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet });
     const foot = ROOM.top + values.length * tall + 17;
     context.fillText("0", ROOM.left, foot);
     context.textAlign = "right";
@@ -221,7 +221,7 @@ class Maps {
       context.fillStyle = this.theme.text;
       context.font = `600 14px ${this.theme.font}`;
       context.fillText(part.title, at.left - box.left, at.top - box.top + 2);
-      context.font = `11.5px ${this.theme.font}`;
+      context.font = `12px ${this.theme.font}`;
       wrapped(part.note, at.width - 6, widthIn(context.font)).forEach((line, i) =>
         context.fillText(line, at.left - box.left, at.top - box.top + 22 + 15 * i));
       context.drawImage(cells, stage.left - box.left, stage.top - box.top, stage.width, stage.height);

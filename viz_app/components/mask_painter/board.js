@@ -17,10 +17,12 @@ class Board {
   // picture: {codes (0 = hatched, 1 … 255), packed colours, rows, cols, queries, keys, queryAxis, keyAxis, text(i), ink(i)}
   show(picture, theme) {
     Object.assign(this, { picture, theme });
-    this.width = this.stage.clientWidth;
-    this.height = this.stage.clientHeight;
-    const [context, ratio] = sized(this.cells, this.width, this.height);
-    sized(this.marks, this.width, this.height);
+    this.scale = scaleOf();
+    this.width = this.stage.clientWidth / this.scale;
+    this.height = this.stage.clientHeight / this.scale;
+    const [context, ratio] = sized(this.cells, this.width, this.height, this.scale);
+    sized(this.marks, this.width, this.height, this.scale);
+    this.ratio = ratio;
     context.fillStyle = theme.background;
     context.fillRect(0, 0, this.cells.width, this.cells.height);
     context.scale(ratio, ratio);
@@ -71,9 +73,9 @@ class Board {
 
   values(context) {
     const { rows, cols, text, ink } = this.picture, { wide, tall } = this;
-    if (!text || tall < 13) return;
-    context.font = `${Math.min(11, wide * 0.42, tall * 0.7)}px ${this.theme.font}`;
-    if (wide < 19) return;
+    if (!text || tall < 14) return;
+    if (wide < 26) return;
+    context.font = `12px ${this.theme.font}`;
     context.textAlign = "center";
     for (let i = 0; i < rows * cols; i++) {
       const said = text(i);
@@ -85,7 +87,7 @@ class Board {
 
   axes(context) {
     const { queryAxis, keyAxis } = this.picture, measure = (text) => context.measureText(text).width;
-    context.font = `10.5px ${this.theme.font}`;
+    context.font = `12px ${this.theme.font}`;
     context.fillStyle = this.theme.quiet;
     context.textAlign = "left";
     context.fillText(fit(`${keyAxis} →`, this.width - 4, measure), 2, 7);
@@ -99,18 +101,19 @@ class Board {
   // The cell or token under the pointer: {query, key}, {query}, {key} or null.
   at(event) {
     if (!this.picture) return null;
-    const q = Math.floor((event.offsetY - this.top) / this.tall), k = Math.floor((event.offsetX - this.left) / this.wide);
+    const [x, y] = [event.offsetX, event.offsetY].map((length) => length / this.scale);
+    const q = Math.floor((y - this.top) / this.tall), k = Math.floor((x - this.left) / this.wide);
     const row = q >= 0 && q < this.picture.rows, col = k >= 0 && k < this.picture.cols;
     if (row && col) return { query: q, key: k };
-    if (row && event.offsetX < this.left) return { query: q };
-    if (col && event.offsetY < this.top && event.offsetY > 14) return { key: k };
+    if (row && x < this.left) return { query: q };
+    if (col && y < this.top && y > 14) return { key: k };
     return null;
   }
 
   // Frames a cell, row or column; `pinned` are [query, key, colour] of cells that keep a frame of their own.
   mark(spot, pinned = []) {
     if (!this.picture) return;
-    const { rows, cols } = this.picture, { wide, tall, left, top } = this, ratio = pixelRatio();
+    const { rows, cols } = this.picture, { wide, tall, left, top, ratio } = this;
     const context = this.marks.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, this.width, this.height);

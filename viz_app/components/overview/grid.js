@@ -16,8 +16,9 @@ class Grid {
   show(block, codes, theme, width, height) {
     this.block = block;
     this.codes = codes.subarray(block.offset, block.offset + block.layers.length * block.heads * block.rows * block.cols);
-    this.side = Math.max(12, Math.min(LARGEST, height, Math.floor((width - SIDE_ROOM) / block.heads)) - GAP);
-    const frame = JSON.stringify([pixelRatio(), this.side, block.title, block.subtitle, block.sites, block.layers, block.heads]);
+    this.scale = scaleOf();
+    this.side = Math.max(12, Math.min(LARGEST, height / this.scale, Math.floor((width / this.scale - SIDE_ROOM) / block.heads)) - GAP);
+    const frame = JSON.stringify([pixelRatio(), this.scale, this.side, block.title, block.subtitle, block.sites, block.layers, block.heads]);
     if (frame !== this.frame || theme !== this.theme) this.lay(theme);
     Object.assign(this, { frame, theme });
     this.paint();
@@ -28,7 +29,7 @@ class Grid {
     const { title, subtitle, layers, heads } = this.block;
     this.heading.textContent = title;
     this.subtitle.textContent = subtitle;
-    const [context, ratio] = sized(this.canvas, ...this.corner(layers.length, heads));
+    const [context, ratio] = sized(this.canvas, ...this.corner(layers.length, heads), this.scale);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
     context.scale(ratio, ratio);
@@ -48,7 +49,7 @@ class Grid {
   }
 
   paint() {
-    const { heads, layers, rows, cols } = this.block, ratio = pixelRatio();
+    const { heads, layers, rows, cols } = this.block, ratio = pixelRatio() * this.scale;
     const context = this.canvas.getContext("2d"), side = Math.round(this.side * ratio);
     layers.forEach((_, l) => {
       for (let h = 0; h < heads; h++) {
@@ -81,8 +82,8 @@ class Grid {
     while (this.buttons.length < layers.length * heads) this.addButton();
     this.buttons.forEach((button, i) => {
       const layer = Math.floor(i / heads), head = i % heads;
-      const [x, y] = this.corner(layer, head);
-      button.style.cssText = `left:${x}px;top:${y}px;width:${this.side}px;height:${this.side}px;--head:${headColour(head)}`;
+      const [x, y, side] = [...this.corner(layer, head), this.side].map((length) => length * this.scale);
+      button.style.cssText = `left:${x}px;top:${y}px;width:${side}px;height:${side}px;--head:${headColour(head)}`;
       button.dataset.site = sites[layer];
       button.dataset.head = head;
       button.setAttribute("aria-label", `${title}, layer ${layers[layer]}, head ${head + 1}`);

@@ -1,7 +1,7 @@
 // The shuffle test in one drawing: where each token goes, how far its vector moves at each stage, the mean of that by stage.
 // The parts stand side by side where there is room, else one under the other.
 const PART = { least: 250, most: 420, gap: 26, top: 66, below: 62 };     // px; above the first row and under the last one
-const ROW = { most: 25, all: 560, spelled: 40, named: 60 };      // px; px; up to so many tokens, cells have their number; tokens, names
+const ROW = { most: 46, all: 460, least: 4 };      // px: of one row and of all, so that no text needs more than them
 const BAR = { height: 190, left: 46 };
 const MOVED = HEAD_COLOURS[5], STAYED = "#8f96a3", SECOND = HEAD_COLOURS[1];
 
@@ -13,6 +13,7 @@ class Shuffle extends Fitted {
     super(root);
     this.svg = root.querySelector("svg");
     this.tip = root.querySelector(".tip");
+    this.place = root.querySelector(".place");
     this.svg.onpointermove = (event) => this.point(event);
     this.svg.onpointerleave = () => (this.tip.hidden = true);
     offer(root.querySelector(".files"), () => [this.svg, this.picture.title, this.picture, this.theme]);
@@ -29,8 +30,9 @@ class Shuffle extends Fitted {
     const { parts, tokens } = this.picture, n = tokens.length;
     const columns = Math.max(1, Math.min(parts.length, Math.floor((width + PART.gap) / (PART.least + PART.gap))));
     const wide = (width - PART.gap * (columns - 1)) / columns;
-    this.pitch = Math.min(ROW.most, Math.max(4, ROW.all / n));
-    this.letters = n <= 26 ? 13 : n <= ROW.spelled ? 11 : 8;
+    this.pitch = Math.min(ROW.most, Math.max(ROW.least, ROW.all / n));
+    this.letters = this.pitch >= 14 ? 13 : 12;
+    this.every = Math.ceil((this.letters - 0.5) / this.pitch);      // rows from one name to the next
     const heights = parts.map((part) => (part.kind === "bars" ? PART.top + BAR.height + PART.below : PART.top + n * this.pitch + PART.below));
     this.svg.replaceChildren();
     let y = 0;
@@ -40,6 +42,7 @@ class Shuffle extends Fitted {
       this.write(group, part.title, 0, 14, { "font-weight": 600, "font-size": 13 }, wide);
       this[part.kind](group, part, part.kind === "bars" ? wide : Math.min(wide, PART.most));
     });
+    this.place.style.height = `${parts.every((part) => part.kind === "bars") ? heights[0] : PART.top + ROW.all + PART.below}px`;
     this.svg.setAttribute("height", y + Math.max(...heights.slice(Math.floor((parts.length - 1) / columns) * columns)));
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
   }
@@ -68,7 +71,7 @@ class Shuffle extends Fitted {
       const said = `${tokens[from][0]}: place ${from} → ${to}`, [a, b] = [this.rowAt(from), this.rowAt(to)];
       putSvg(group, "line", { x1: left + 6, y1: a, x2: right - 6, y2: b, stroke: from === to ? STAYED : MOVED, "stroke-width": 1.8 }).dataset.moves = `${from} ${to}`;
       for (const [x, y, anchor] of [[left, a, "end"], [right, b, "start"]]) {
-        if (tokens.length <= ROW.named) this.name(group, tokens[from], x, y, anchor, left - 4);
+        if ((anchor === "end" ? from : to) % this.every === 0) this.name(group, tokens[from], x, y, anchor, left - 4);
         const pad = anchor === "end" ? 0 : right - 6;
         this.put(group, "rect", { x: pad, y: y - this.pitch / 2, width: left + 6, height: this.pitch, fill: "transparent" }, said);
       }
@@ -86,13 +89,13 @@ class Shuffle extends Fitted {
     part.stages.forEach((stage, s) => this.write(group, stage, left + (s + 0.5) * cell, PART.top - 12, { ...middle, fill: theme.quiet }, cell - 2));
     tokens.forEach((token, i) => {
       const y = this.rowAt(i);
-      if (pitch >= 8 || i % Math.ceil(9 / pitch) === 0) this.name(group, token, left - 6, y, "end", left - 10, `${i} `);
+      if (i % this.every === 0) this.name(group, token, left - 6, y, "end", left - 10, `${i} `);
       for (let s = 0; s < stages; s++) {
         const value = values[i * stages + s], code = 1 + Math.round(254 * Math.min(1, value / unrelated)), x = left + s * cell;
         const place = { x, y: y - pitch / 2, width: cell - 1, height: Math.max(1, pitch - 1), fill: css(theme.ramp[code]) };
         const said = `${i} ${token[0]}, ${part.stages[s]}: moved by ${exact(value)} of its length`;
         Object.assign(this.put(group, "rect", place, said).dataset, { map: part.array, row: i, stage: s, value: exact(value) });
-        if (tokens.length <= ROW.spelled) this.write(group, says(value), x + cell / 2, y, { ...middle, "font-size": 11, fill: theme.on(code), "pointer-events": "none" });
+        if (this.every === 1) this.write(group, says(value), x + cell / 2, y, { ...middle, "font-size": 12, fill: theme.on(code), "pointer-events": "none" });
       }
     });
     const height = tokens.length * pitch;
@@ -107,9 +110,9 @@ class Shuffle extends Fitted {
     putSvg(group, "rect", { x: left, y: top, width, height: 9, fill: "none", stroke: theme.line });
     for (const tick of [0, 0.5, 1, unrelated]) {
       const text = tick === unrelated ? `${beyond ? "≥ " : ""}1.41` : String(tick);
-      this.write(group, text, left + (tick / unrelated) * width, top + 22, { "text-anchor": "middle", "font-size": 11, fill: theme.quiet });
+      this.write(group, text, left + (tick / unrelated) * width, top + 22, { "text-anchor": "middle", "font-size": 12, fill: theme.quiet });
     }
-    this.write(group, "moved by (share of its length)", left + width / 2, top + 38, { "text-anchor": "middle", "font-size": 11, fill: theme.quiet });
+    this.write(group, "moved by (share of its length)", left + width / 2, top + 38, { "text-anchor": "middle", "font-size": 12, fill: theme.quiet });
   }
 
   bars(group, part, wide) {
@@ -129,7 +132,7 @@ class Shuffle extends Fitted {
         const x = middle + (k - part.names.length / 2) * thick;
         const place = { x: x + 1, y: floor - Math.max(tall, 1), width: thick - 2, height: Math.max(tall, 1), fill: colours[k] };
         Object.assign(this.put(group, "rect", place, `${stage}, ${name}: ${exact(value)}`).dataset, { bar: k, stage: s, value: exact(value) });
-        this.write(group, says(value), x + thick / 2, floor - tall - 6, { "text-anchor": "middle", "font-size": 11 });
+        this.write(group, says(value), x + thick / 2, floor - tall - 6, { "text-anchor": "middle", "font-size": 12 });
       });
     });
     part.names.forEach((name, k) => {

@@ -59,7 +59,7 @@ class States extends Fitted {
     const { picture: { frames, ways, columns, rows }, theme, side, tall } = this, middle = ROOM.left + (columns * side) / 2;
     context.strokeStyle = theme.line;
     context.strokeRect(ROOM.left, ROOM.top, columns * side, rows.length * tall);
-    Object.assign(context, { font: `11.5px ${theme.font}`, fillStyle: theme.quiet, textBaseline: "middle" });
+    Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet, textBaseline: "middle" });
     ways.forEach((way, i) => {
       context.textAlign = i ? "right" : "left";
       context.fillText(way, i ? ROOM.left + columns * side : ROOM.left, ROOM.top - 11);
@@ -81,7 +81,7 @@ class States extends Fitted {
   // The numbers of the columns, counted from 1, and under them the scale of the colours.
   foot(context, y, wide) {
     const { picture: { columns, limit, axis }, theme, side } = this, step = stepOf(Math.ceil((columns * TICK) / wide));
-    Object.assign(context, { font: `11px ${theme.font}`, fillStyle: theme.quiet, textBaseline: "middle", textAlign: "center" });
+    Object.assign(context, { font: `12px ${theme.font}`, fillStyle: theme.quiet, textBaseline: "middle", textAlign: "center" });
     for (let i = step; i <= columns; i += step) context.fillText(String(i), ROOM.left + (i - 0.5) * side, y + 10);
     context.textAlign = "left";
     context.fillText(axis, ROOM.left, y + 27);

@@ -20,7 +20,7 @@ class Cost {
     const { cached, uncached } = picture.work, steps = cached.length;
     const left = 58, top = 22, floor = this.height - 22, most = Math.max(...uncached);
     const pitch = (this.width - left - 8) / steps, y = (v) => floor - ((floor - top) * v) / most;
-    const text = (x, at, said, more = {}) => this.draw("text", { x, y: at, "font-size": 11, fill: theme.quiet, ...more }, said);
+    const text = (x, at, said, more = {}) => this.draw("text", { x, y: at, "font-size": 12, fill: theme.quiet, ...more }, said);
     for (const v of [0, most / 2, most]) {
       this.draw("line", { x1: left, x2: this.width - 6, y1: y(v), y2: y(v), stroke: theme.line });
       text(left - 5, y(v) + 4, millions(v), { "text-anchor": "end" });

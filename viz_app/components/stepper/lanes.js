@@ -1,5 +1,6 @@
 // Both runs as rows of tokens over the same positions: training reads the given text, inference reads what it wrote.
 const CELL = 23, HEAD = 21, TOP = 18 + HEAD;
+const NARROW = 760, FINGER = 40;        // px: a phone's window, what a finger hits
 const DIFFERS = "#D55E00";
 
 class Lanes {
@@ -33,14 +34,14 @@ class Lanes {
     this.done = css(theme.ramp[40]);       // the ground of what has been computed
     const measure = widthIn(`13px ${theme.font}`);
     const longest = Math.max(...this.rows.flatMap((row) => row.tokens.map(([text]) => measure(text))));
-    this.room = Math.max(30, Math.min(96, longest + 14));
-    const free = this.scroll.clientWidth - 6;
+    this.room = Math.max(window.innerWidth <= NARROW ? FINGER - 6 : 30, Math.min(96, longest + 14));
+    this.scale = scaleOf();
+    const free = this.scroll.clientWidth / this.scale - 6;
     this.pitch = Math.max(this.room + 6, Math.min(110, free / picture.steps));
     this.width = Math.max(free, picture.steps * this.pitch);
     this.svg.replaceChildren();
-    this.svg.setAttribute("width", this.width);
-    this.svg.setAttribute("height", this.height);
-    this.svg.style.cssText = `width:${this.width}px;height:${this.height}px`;
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+    this.svg.style.cssText = `width:${this.width * this.scale}px;height:${this.height * this.scale}px`;
     this.write();
     this.legend.textContent =
       `Filled: computed so far. Dashed: not there yet. Orange edge: not the token of the given text${picture.free ? ", in the unforced run: not the one written now" : ""}. Click a position to go there.`;
@@ -54,12 +55,12 @@ class Lanes {
 
   write() {
     this.names.replaceChildren();
-    this.names.style.height = `${this.height}px`;
-    const at = (y, className, text) => (put(this.names, "div", className, text).style.top = `${y}px`);
+    this.names.style.height = `${this.height * this.scale}px`;
+    const at = (y, className, text) => (put(this.names, "div", className, text).style.top = `${y * this.scale}px`);
     at(2, "head", "position");
     this.titles = [TOP, this.row["serial-reads"].y].map((y) => {
       const title = put(this.names, "div", "title");
-      title.style.top = `${y - HEAD + 1}px`;
+      title.style.top = `${(y - HEAD + 1) * this.scale}px`;
       return title;
     });
     for (const row of this.rows) at(row.y + 3, `name${row.serial ? " serial" : ""}`, row.name);
@@ -74,7 +75,7 @@ class Lanes {
   }
 
   number(i) {
-    this.draw("text", { x: this.x(i) + this.pitch / 2, y: 14, "text-anchor": "middle", "font-size": 11, fill: this.theme.quiet }, String(i + 1));
+    this.draw("text", { x: this.x(i) + this.pitch / 2, y: 14, "text-anchor": "middle", "font-size": 12, fill: this.theme.quiet }, String(i + 1));
   }
 
   // The ground behind everything after the first difference, where the two runs read different texts.
@@ -193,8 +194,8 @@ class Lanes {
 
   // Keeps the column in sight without moving the page.
   follow(step) {
-    const left = this.x(step), room = this.scroll.clientWidth;
-    if (left < this.scroll.scrollLeft + this.pitch) this.scroll.scrollLeft = Math.max(0, left - this.pitch);
-    else if (left + 2 * this.pitch > this.scroll.scrollLeft + room) this.scroll.scrollLeft = left + 2 * this.pitch - room;
+    const left = this.x(step) * this.scale, pitch = this.pitch * this.scale, room = this.scroll.clientWidth;
+    if (left < this.scroll.scrollLeft + pitch) this.scroll.scrollLeft = Math.max(0, left - pitch);
+    else if (left + 2 * pitch > this.scroll.scrollLeft + room) this.scroll.scrollLeft = left + 2 * pitch - room;
   }
 }

@@ -31,7 +31,6 @@ class Stepper {
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.wording = WORDING[picture.family];
-    this.root.querySelector(".panel.parallel .how").textContent = this.wording.training;
     this.root.querySelector(".cost .work").textContent = this.wording.work;
     if (this.waiting === picture.step) this.waiting = undefined;
     this.step = this.playing ? this.step : (this.waiting ?? picture.step);   // a step on its way to Python is not taken back

@@ -2,7 +2,6 @@
 // once; a recurrence makes one state from the one before, whether its text is given or its own.
 const WORDING = {
   attention: {
-    training: "all positions at once",
     trainingTitle: (n) => (n === 1 ? "its 1 position, in 1 pass" : `all ${n} positions at once, in 1 pass`),
     here: ["Position ", (n) => ` of ${n} of one single pass. Given: `, "(the rest is there too, but masked)"],
     alone: "(the rest is there too, but each position reads its own token alone)",
@@ -11,7 +10,6 @@ const WORDING = {
     sum: (n, work) => `Training does ${n === 1 ? "its one position" : `all its ${n} positions`} in one pass: ${work}.`,
   },
   recurrent: {
-    training: "its text is given, its states still come one after the other",
     trainingTitle: (n) => (n === 1 ? "the text is given, its one state too has to be made" : `the text is given, yet its ${n} states come one after the other`),
     here: ["Step ", (n) => ` of ${n}, each from the state before. Given: `, "(the rest is known too, but its states come later)"],
     same: "Both take the same tokens everywhere, so at each step both have read the same, stand in the same state and give the same probabilities.",

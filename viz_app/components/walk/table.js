@@ -1,7 +1,8 @@
 // A table on a canvas: a row a token or a head; a column a vector as a strip of colours, a number, a weight or a length.
 // Where a strip has more numbers than pixels, each pixel shows the largest. Columns that find no room are left out, those
 // with the highest `drop` first.
-const ROW = 22, HEAD = 40, PAD = 12, NAMES = 118;
+const ROW = { own: 22, finger: 40, least: 14 }, HEAD = 40, PAD = 12, NAMES = 118;
+const NARROW = 700, PROJECTOR = { tall: 720, rows: 198 };     // px: a phone's window, a projector's, and what that has for all rows
 
 class Table {
   constructor(stage, on) {
@@ -23,11 +24,14 @@ class Table {
   show(table, theme) {
     Object.assign(this, { table, theme });
     this.cells.setAttribute("aria-label", table.label);
-    this.width = this.stage.clientWidth;
-    this.height = HEAD + (table.lines ?? table.rows.length) * ROW + 6;
-    this.stage.style.height = `${this.height}px`;
-    const [context, ratio] = sized(this.cells, this.width, this.height);
-    sized(this.marks, this.width, this.height);
+    this.scale = scaleOf();
+    this.width = this.stage.clientWidth / this.scale;
+    const lines = (this.scale > 1 ? undefined : table.lines) ?? table.rows.length;
+    this.pitch = this.pitchOf(lines);
+    this.height = HEAD + lines * this.pitch + 6;
+    this.stage.style.height = `${this.height * this.scale}px`;
+    const [context, ratio] = sized(this.cells, this.width, this.height, this.scale);
+    sized(this.marks, this.width, this.height, this.scale);
     context.scale(ratio, ratio);
     Object.assign(this, { context, ratio });
     context.fillStyle = theme.background;
@@ -36,8 +40,16 @@ class Table {
     this.place();
     this.title(0, this.namesWidth - 8, table.names, "", "right");
     for (const column of this.columns) this.title(column.x, column.width, column.title, column.note, "left");
-    table.rows.forEach((row, i) => this.row(row, HEAD + i * ROW));
+    table.rows.forEach((row, i) => this.row(row, HEAD + i * this.pitch));
     this.focus(null);
+  }
+
+  // The height of a row: what a finger hits on a phone; while the page is presented so that all stand in the window.
+  pitchOf(lines) {
+    if (window.innerWidth < NARROW) return ROW.finger;
+    if (this.scale === 1) return ROW.own;
+    const room = PROJECTOR.rows + (window.innerHeight - PROJECTOR.tall) / this.scale;
+    return Math.max(ROW.least, Math.min(ROW.own, Math.floor(room / lines)));
   }
 
   // As a file: `keys` say what its colours mean.
@@ -91,22 +103,22 @@ class Table {
     const { context, theme } = this;
     if (row.mark === "foot" || row.mark === "top") {
       context.fillStyle = theme.line;
-      context.fillRect(0, row.mark === "foot" ? y : y + ROW - 1, this.width, 1);
+      context.fillRect(0, row.mark === "foot" ? y : y + this.pitch - 1, this.width, 1);
     }
     const measure = (text) => context.measureText(text).width;
     context.textAlign = "right";
     context.font = `${row.mark === "row" ? 400 : 600} 12.5px ${theme.font}`;
     context.fillStyle = row.label[2] ? theme.quiet : theme.text;
-    context.fillText(fit(row.label[0], this.namesWidth - (row.aside ? 62 : row.colour ? 26 : 14), measure), this.namesWidth - 10, y + ROW / 2);
+    context.fillText(fit(row.label[0], this.namesWidth - (row.aside ? 62 : row.colour ? 26 : 14), measure), this.namesWidth - 10, y + this.pitch / 2);
     if (row.aside) {
       context.textAlign = "left";
       context.font = `12px ${theme.font}`;
       context.fillStyle = theme.quiet;
-      context.fillText(row.aside, 4, y + ROW / 2);
+      context.fillText(row.aside, 4, y + this.pitch / 2);
     }
     if (row.colour) {
       context.fillStyle = row.colour;
-      context.fillRect(2, y + 6, 8, ROW - 12);
+      context.fillRect(2, y + 6, 8, this.pitch - 12);
     }
     for (const column of this.columns) {
       const value = row.cells[column.id];
@@ -117,7 +129,7 @@ class Table {
   strip(values, column, y, row) {
     const { context, ratio, theme } = this, ramp = signedRamp(theme), size = values.length;
     const x0 = Math.round(column.x * ratio), wide = Math.max(1, Math.round(column.width * ratio));
-    const top = Math.round((y + 3) * ratio), tall = Math.round((ROW - 6) * ratio);
+    const top = Math.round((y + 3) * ratio), tall = Math.round((this.pitch - 6) * ratio);
     const scale = row.scale ?? column.scale, weights = column.colours === "weights";
     const colour = (v) => (weights ? css(theme.ramp[1 + Math.round((254 * v) / scale)]) : ramp.css[signedCode(v, scale)]);
     context.save();
@@ -156,26 +168,26 @@ class Table {
   length(value, column, y) {
     const { context, theme } = this, wide = (column.width - 44) * (column.scale ? Math.min(1, value / column.scale) : 0);
     context.fillStyle = theme.accent;
-    context.fillRect(column.x, y + 5, wide, ROW - 10);
+    context.fillRect(column.x, y + 5, wide, this.pitch - 10);
     this.text(brief(value), column.x + wide + 5, y, "left", theme.text);
   }
 
   box(column, y, fill, ink, text) {
     const { context, theme } = this;
     context.fillStyle = fill;
-    context.fillRect(column.x, y + 2, column.width, ROW - 4);
+    context.fillRect(column.x, y + 2, column.width, this.pitch - 4);
     context.strokeStyle = theme.line;
-    context.strokeRect(column.x + 0.5, y + 2.5, column.width - 1, ROW - 5);
+    context.strokeRect(column.x + 0.5, y + 2.5, column.width - 1, this.pitch - 5);
     this.text(text, column.x + column.width / 2, y, "center", ink);
   }
 
   hatched(column, y, text) {
     const { context, ratio, theme } = this, at = (v) => Math.round(v * ratio);
-    paintCodes(context, [0], 1, 1, at(column.x), at(y + 2), Math.max(1, at(column.width)), at(ROW - 4), theme, Math.round(6 * ratio));
+    paintCodes(context, [0], 1, 1, at(column.x), at(y + 2), Math.max(1, at(column.width)), at(this.pitch - 4), theme, Math.round(6 * ratio));
     context.font = `12px ${theme.font}`;
     const wide = context.measureText(text).width + 8;
     context.fillStyle = theme.background;
-    context.fillRect(column.x + (column.width - wide) / 2, y + 4, wide, ROW - 8);
+    context.fillRect(column.x + (column.width - wide) / 2, y + 4, wide, this.pitch - 8);
     this.text(text, column.x + column.width / 2, y, "center", theme.text);
   }
 
@@ -184,17 +196,18 @@ class Table {
     context.font = `12px ${theme.font}`;
     context.textAlign = align;
     context.fillStyle = ink;
-    context.fillText(text, x, y + ROW / 2 + 0.5);
+    context.fillText(text, x, y + this.pitch / 2 + 0.5);
   }
 
   // What is under the pointer: {row, line, column, cell}; cell is the number's place in its vector.
   at(event) {
-    const line = Math.floor((event.offsetY - HEAD) / ROW), row = this.table.rows[line];
+    const [x, y] = [event.offsetX, event.offsetY].map((length) => length / this.scale);
+    const line = Math.floor((y - HEAD) / this.pitch), row = this.table.rows[line];
     if (!row) return null;
-    const column = this.columns.find((c) => event.offsetX >= c.x && event.offsetX < c.x + c.width);
+    const column = this.columns.find((c) => x >= c.x && x < c.x + c.width);
     const value = column && row.cells[column.id];
     if (value === undefined) return { row, line };
-    const cell = column.kind === "strip" ? Math.min(value.length - 1, Math.floor(((event.offsetX - column.x) / column.width) * value.length)) : undefined;
+    const cell = column.kind === "strip" ? Math.min(value.length - 1, Math.floor(((x - column.x) / column.width) * value.length)) : undefined;
     return { row, line, column, cell, value: cell === undefined ? value : value[cell] };
   }
 
@@ -212,7 +225,7 @@ class Table {
     const chosen = this.table.rows.findIndex((row) => row.index !== undefined && row.index === this.table.chosen);
     context.strokeStyle = theme.accent;
     context.lineWidth = 1.5;
-    if (chosen >= 0) context.strokeRect(1, HEAD + chosen * ROW + 0.5, this.width - 2, ROW - 1);
+    if (chosen >= 0) context.strokeRect(1, HEAD + chosen * this.pitch + 0.5, this.width - 2, this.pitch - 1);
     if (!spot?.column || spot.cell === undefined) return;
     context.strokeStyle = theme.text;
     const family = this.columns.filter((c) => c === spot.column || (c.family && c.family === spot.column.family));
@@ -221,7 +234,7 @@ class Table {
         const values = this.table.rows[line].cells[column.id];
         if (!values?.length || spot.cell >= values.length) continue;
         const step = column.width / values.length;
-        context.strokeRect(column.x + spot.cell * step - 1, HEAD + line * ROW + 2, Math.max(step, 2) + 2, ROW - 4);
+        context.strokeRect(column.x + spot.cell * step - 1, HEAD + line * this.pitch + 2, Math.max(step, 2) + 2, this.pitch - 4);
       }
     }
   }

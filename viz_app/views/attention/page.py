@@ -50,7 +50,8 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures]:
         with explained, st.container(key="explanation"):
             place = words.place(site, focus.head)
             read = words.how_to_read(site, writes(run.trace, site))
-            parts = f"**{place}.** {words.where_from(site, terms)}", read, words.departures(shown.scope.config)
+            config, snapshots = shown.scope.config, shown.scope.snapshots
+            parts = f"**{place}.** {words.where_from(site, terms)}", read, words.departures(config), words.unkept(snapshots)
             st.markdown("\n\n".join(part for part in parts if part))
         with checked:
             ui.checks_panel(drawn["checks"], similarity.trained(at_step(shown, step), name))

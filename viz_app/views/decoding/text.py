@@ -5,14 +5,8 @@ from models.architectures.base import ORDER
 
 FORCED = "with your forced token, the model writes"
 QUESTION = "Decoding: what does it do, one token at a time?"
-_ANSWER = (
-    "Training gives it the right text and asks at all positions in one pass. "
-    "In use it writes one token, reads it back, writes the next."
-)
-_ANSWER_RECURRENT = (
-    "Training gives it the right text, yet each state waits for the one before. "
-    "In use it writes one token, reads it back, writes the next."
-)
+_ANSWER = "In training it answers at all positions at once; in use it reads back each token it writes."
+_ANSWER_RECURRENT = "In training each state waits for the one before; in use it also reads back each token it writes."
 _WHY = (
     "**Why training can do all positions at once.** {known}, and {hidden}. **Why inference cannot.** "
     "What stands at position i+1 is only known when position i has been "

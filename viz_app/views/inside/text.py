@@ -79,31 +79,35 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
     and_terms = f", to which {words.listed([f'a {term.name} term' for term in site.terms])} come" if site.terms else ""
     return {
         "walk": f"{words.where_from(site, t)}\n\n{words.how_to_read(site)}",
-        "matrices": "All steps of the walk for all tokens at once. One product **Q·Kᵀ** compares every query with every "
-        f"key{and_terms}, and none has to wait for another: that is why attention runs in parallel. Papers mostly write a "
-        "token as a row, A = Q·Kᵀ with softmax over each row; many lecture notes write it as a column, A = Kᵀ·Q with softmax over "
-        "each column. The numbers are the same, turned.",
-        "scaling": f"If the numbers of q and k were independent with mean 0 and variance 1, q·k would have variance d_k = {d}: "
-        f"dividing by √{d} brings it back to 1 (Vaswani et al. 2017, §3.2.1). **Entropy** −Σ p·ln p says how evenly a query "
-        "spreads its attention, in nats. The **gradient** of softmax is diag(p) − p·pᵀ; its size ‖·‖ (Frobenius) says how far "
-        "the weights move when the scores do. Divided by the divisor it says how far they move when q·k does: that reaches q and "
-        "k. The curves take any divisor; the dashed lines mark the model's and 1.",
+        "matrices": "All steps of the walk for all tokens at once. One product, $Q K^\\top$, compares every query with every "
+        f"key{and_terms}, and none has to wait for another: that is why attention runs in parallel. Papers mostly write a token as "
+        "a row, $A = Q K^\\top$ with softmax over each row; many lecture notes write it as a column, $A = K^\\top Q$ with softmax "
+        "over each column. The numbers are the same, turned.",
+        "scaling": "If the numbers of q and k were independent, with mean 0 and variance 1, $q\\cdot k$ would have the "
+        f"variance $d_k = {d}$: dividing by $\\sqrt{{{d}}}$ brings it back to 1 (Vaswani et al. 2017, §3.2.1). **Entropy**, "
+        "$-\\sum_j p_j \\ln p_j$, says how evenly a query spreads its attention, in nats. The **gradient** of softmax is "
+        "$\\mathrm{diag}(p) - p\\,p^\\top$; its size, the Frobenius norm $\\lVert\\cdot\\rVert$, says how far the weights move "
+        "when the scores do. Divided by the divisor it says how far they move when $q\\cdot k$ does: that is what reaches q and k. "
+        "The curves take any divisor; the dashed lines mark the model's and 1.",
         "several": "What a head does cannot be read from its number, but it can be measured: each column is one measure of the "
         "weights on this text, as a mean over the tokens that read. On another text a head may measure otherwise; one that stays "
         "first on many texts is called by what it does, such as a previous-token head (Clark et al. 2019; Voita et al. 2019).",
-        "heads": f"{_added_up(h, ' + bias' * has_bias)} **Length** says how much a head adds. The **cosine** with the output says "
+        "heads": f"{_added_up(h, _BIAS * has_bias)} **Length** says how much a head adds. The **cosine** with the output says "
         "whether it goes the way the sum goes; that with the stream, where the model has one, whether it strengthens (above 0) or "
         "takes away (below 0) what the token's vector already holds.",
     }[view]
 
 
+_BIAS = r" + \text{bias}"
+
+
 def _added_up(n_heads: int, bias: str) -> str:
-    """That concatenating and multiplying is adding up, for so many heads; `bias` is " + bias" where W_O has one."""
+    """That concatenating and multiplying is adding up, for so many heads; `bias` is _BIAS where W_O has one."""
     if n_heads == 1:
-        return f"b·W_O{bias}: with one head there is one part{', and the bias' if bias else ''}."
+        return f"$b\\,W_O{bias}$: with one head there is one part{', and the bias' if bias else ''}."
     return (
-        f"Concat(b¹ … b{_raised(n_heads)})·W_O{bias} = Σₕ bʰ·W_Oʰ{bias}: laying the {n_heads} results side by side and "
-        "multiplying by W_O is adding up one part from each head."
+        f"$\\mathrm{{Concat}}(b^1 \\dots b^{{{n_heads}}})\\,W_O{bias} = \\sum_h b^h\\,W_O^h{bias}$: laying "
+        f"the {n_heads} results side by side and multiplying by W_O is adding up one part from each head."
     )
 
 
@@ -120,10 +124,6 @@ def heads_sentence(every: Heads, query: Label) -> str:
         f"At {quoted(query)}, {who} a vector of length {float(every.norms[best]):.2f}. {all_} one of length "
         f"{float(every.total.norm()):.2f}{stream}."
     )
-
-
-def _raised(n: int) -> str:
-    return "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(n))
 
 
 def number(value: float) -> str:
