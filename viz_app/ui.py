@@ -36,7 +36,7 @@ def written(trace: Trace, terms: words.Terms, stale: bool) -> None:
 
 def nothing() -> None:
     """Before anything has run."""
-    st.html('<p class="nothing">There is no picture yet. Mend what the note at the left says.</p>')
+    st.html('<p class="nothing">There is no picture yet. Correct what the note at the left names.</p>')
 
 
 def checks_panel(checks: dict, trained: str) -> None:

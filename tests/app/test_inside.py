@@ -527,7 +527,7 @@ def test_another_similarity_is_run_and_said(opened, scope, name):
     (note,) = (row[1] for row in json.loads(json_of(app, "note swapped"))["rows"])
     assert f"here scored by {name}: on average {100 * apart:.0f} % of a row's attention" in note
     assert f"{same} of {len(own.next_token.predicted)} next tokens" in note
-    assert any("not trained so" in markdown.value for markdown in app.markdown)
+    assert any("not trained this way" in markdown.value for markdown in app.markdown)
     assert app.query_params["similarity"] == name
 
 
@@ -537,7 +537,7 @@ def test_its_own_similarity_and_one_there_is_not_change_nothing(opened, scope, a
     stands(app)
     own = scope.run("abcde", "edc").attention[SITES[2]].weights(1)[2].numpy()
     np.testing.assert_array_equal(payload(app, "walk")[1]["weights"], own)
-    assert not any("not trained so" in markdown.value for markdown in app.markdown)
+    assert not any("not trained this way" in markdown.value for markdown in app.markdown)
 
 
 def test_the_similarity_can_be_chosen_and_taken_back(opened):

@@ -327,7 +327,7 @@ def test_another_similarity_runs_the_same_weights(opened, folder):
     before = page.locator(".walk .link[data-name=weights]").get_attribute("data-value")
     page.get_by_role("combobox", name="Similarity").click()
     page.get_by_role("option", name="cosine: t·cos(q, k)").click()
-    expect(page.get_by_text("not trained so")).to_be_visible()
+    expect(page.get_by_text("not trained this way")).to_be_visible()
     in_url(page, "similarity", "cosine")
     rested(page)
     swapped = models.load(folder, device="cpu").with_similarity("cosine").run(SOURCE, TARGET)

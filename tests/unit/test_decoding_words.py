@@ -52,7 +52,7 @@ def test_what_a_recurrence_keeps_is_its_state(attention):
     assert moved(model, 3)[3]
     assert say.answer(True) != say.answer(False)
     assert "each state waits for the one before" in say.answer(True)
-    assert "all positions in one pass" in say.answer(False)
+    assert "all positions at once" in say.answer(False)
 
 
 # where our model with an alignment is not its paper's

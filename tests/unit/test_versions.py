@@ -62,7 +62,7 @@ def test_everything_the_component_is_told() -> None:
     assert (first["title"], first["whose"]) == ("One", "mine, 5 steps")
     assert (first["words"], first["lost"]) == ([["a", False], ["x", True]], ["b"])
     assert (first["gap"], first["verdict"], second["verdict"]) == (" ", "Lost: ", "Word for word what it should say.")
-    assert "Held against what it should say:" in header["legend"]
+    assert "Compared with what it should say:" in header["legend"]
     assert header["bottleneck"]["scale"] == 2.0
     assert header["bottleneck"]["labels"] == [["p", "note", False], ["q", "", False]]
     assert "hands on 3 numbers, the same 3 for three words as for thirty" in header["bottleneck"]["note"]

@@ -15,7 +15,7 @@ LINES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6
 LINE_STYLES = [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [12, 3], [4, 2], [1, 3], [9, 3, 2, 3, 2, 3]]
 FONT = "Source Sans, sans-serif"
 NOTHING: Mapping = MappingProxyType({})
-NOTE_LINE = 16  # px
+NOTE_LINE, NOTE_GAP = 16, 14  # px: of a note's lines, and between them and the words of the lower axis
 GRID = "rgba(128, 136, 153, 0.25)"
 LEGEND = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}     # in a margin under the picture
 
@@ -45,7 +45,7 @@ def framed(
     is in the file that the picture's camera saves. All in one call and without plotly's template: each later
     change to a figure is checked against all of it, the template is copied into each, and both take longer than drawing."""
     lines, notes = textwrap.wrap(title, wrap), textwrap.wrap(note, wrap)
-    under = NOTE_LINE * len(notes)
+    under = NOTE_LINE * len(notes) + NOTE_GAP if notes else 0
     room = 20 * max(len(lines), 2 if wrap < 50 else 1)  # narrow pictures stand side by side: two lines for each
     words = {"text": "<br>".join(lines), "font": {"size": 14, "weight": 600}, "xref": "container", "yref": "container"}
     words |= {"x": 0, "xanchor": "left", "y": 1 - 21 / (height + under), "yanchor": "bottom", "pad": {"l": 2}}
@@ -76,7 +76,7 @@ def _note(lines: Sequence[str], look: Look, left: int) -> dict:
     """Lines of small print that begin at the picture's edge, `left` of the axes."""
     place = {"xref": "paper", "x": 0, "xanchor": "left", "xshift": 4 - left, "yref": "paper", "y": 0, "yanchor": "top"}
     text = "<br>".join(escape(line, quote=False) for line in lines)
-    return {**place, "yshift": -42, "align": "left", "showarrow": False, "text": text, "font": {"size": 12, "color": look.quiet}}
+    return {**place, "yshift": -58, "align": "left", "showarrow": False, "text": text, "font": {"size": 12, "color": look.quiet}}
 
 
 def plotly_dash(lengths: Sequence[int]) -> str:

@@ -135,8 +135,8 @@ def how_to_read(site: AttentionSite, writes: bool = False) -> str:
         else r"the head then passes on that mixture of the values, $\text{weights}\cdot V$."
     )
     return (
-        f"Each row is one reader.{named} Its weights say how it divides its attention: none is negative and together they make 1. "
-        rf"They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys the row may read; {passes_on}"
+        f"Each row is one reader.{named} Its weights say how it divides its attention: none is negative and together they add "
+        rf"up to 1. They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys the row may read; {passes_on}"
     )
 
 

@@ -10,7 +10,7 @@ GLOSSARY = {
     "query": "The vector of the token that reads: what it looks for.",
     "key": "The vector of a token that may be read: what it is found by.",
     "vector": "A row of numbers: here, what the model knows of a token.",
-    "weight": "The share of its attention that a token gives to another. All that a token gives come to 1.",
+    "weight": "The share of its attention that a token gives to another. All those of one token add up to 1.",
     "position": "The place of a token in its text.",
 }
 _WORD = re.compile(rf"\b({'|'.join(GLOSSARY)})s?\b")

@@ -41,6 +41,8 @@ class Lanes {
     this.width = Math.max(free, picture.steps * this.pitch);
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+    this.svg.setAttribute("width", this.width * this.scale);
+    this.svg.setAttribute("height", this.height * this.scale);
     this.svg.style.cssText = `width:${this.width * this.scale}px;height:${this.height * this.scale}px`;
     this.write();
     this.legend.textContent =

@@ -87,9 +87,11 @@ def _reading(trace: Trace, mean: bool) -> Reading:
     names = [_MEAN, *(f"head {h + 1}" for h in range(n_heads))]
     st.session_state[_LAYER], st.session_state[_HEADS] = layer + 1, _MEAN if mean else names[head + 1]
     st.selectbox(
-        "Attn. layer", [n + 1 for n in layers], key=_LAYER, on_change=_layer_chosen, args=(found, focus.head), width=100
+        "Layer", [n + 1 for n in layers], key=_LAYER, on_change=_layer_chosen, args=(found, focus.head), width=100
     )
-    st.selectbox("Head", names, key=_HEADS, on_change=_head_chosen, args=(found[layer], tuple(names)), width=160)
+    st.selectbox(
+        "Head", names, key=_HEADS, on_change=_head_chosen, args=(found[layer], tuple(names)), width=160, help=words.GLOSSARY["head"]
+    )
     return reading(trace, layer, None if mean else head)
 
 

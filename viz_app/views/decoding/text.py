@@ -69,7 +69,7 @@ def answer(recurrent: bool) -> str:
 
 def no_room(n_ctx: int) -> str:
     """Why nothing is shown of a prompt that is as long as the model's context."""
-    return f"The prompt fills all {n_ctx} tokens that this model can read, so it cannot go on. Take some away to see it write."
+    return f"The prompt fills all {n_ctx} tokens that this model can read, so it cannot go on. Shorten it to see the model write."
 
 
 def why(model: Model) -> str:

@@ -9,7 +9,7 @@ STAGES = (
     "The same task, dates as people write them → ISO, at every step of the way: one fixed vector; an alignment over all states; "
     "attention with the recurrence taken away, alone, after self-attention, with several heads, stacked, stacked with residual "
     "connections and LayerNorm; and the Transformer, whose layers each have a feed-forward part, and the decoder's each a "
-    "cross-attention. Stacked on nothing but itself attention averages the source's positions until they are all but alike, so "
+    "cross-attention. Stacked on nothing but itself, attention averages the source's positions until they are all but alike, so "
     "that the decoder's queries get next to no gradient; later the decoder's states grow from layer to layer until softmax picks "
     "a single key. Every row is a trained checkpoint of this app: pick it under *Model* to look inside."
 )
@@ -31,7 +31,7 @@ def similarities(found: Sequence[Learner]) -> str:
         "similarity: dot q·k, scaled dot q·k/√d, cosine t·cos(q, k), general q·M·k, additive v·tanh(W q + U k). What differs is "
         f"the similarity and what it learns besides: nothing, t, M, or W, U and v{size}. The weights begin from one seed, but W, "
         "U and v are drawn from it too, so the additive model's other weights begin elsewhere. Each row is a checkpoint of this "
-        "app. On *Inside a head* the similarity can be swapped on a model that was not trained so."
+        "app. On *Inside a head* the similarity can be swapped on a model that was trained with another."
     )
 
 

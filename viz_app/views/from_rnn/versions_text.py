@@ -21,7 +21,7 @@ def legend(has_reference: bool) -> str:
     """How what differs is marked, and against what."""
     against = "what it should say" if has_reference else "what the others write, because what it should say is not known"
     return (
-        f"Held against {against}: underlined, what it has beyond that (invented); struck through, what it has not (lost). Other "
+        f"Compared with {against}: underlined, what it has beyond that (invented); struck through, what it lacks (lost). Other "
         "words for the same thing are marked too."
     )
 
@@ -32,7 +32,7 @@ def verdict(has_reference: bool, invented: bool, lost: bool) -> str:
         return "Lost: "
     if invented:
         return "Nothing lost."
-    return "Word for word what it should say." if has_reference else "Nothing that the others have not."
+    return "Word for word what it should say." if has_reference else "Nothing that the others lack."
 
 
 def found(changes: Sequence[float]) -> str:
@@ -54,4 +54,4 @@ WHY = (
 
 def missing(names: Sequence[str]) -> str:
     """Which of the three models there is none of."""
-    return f"Of this task, on the same data and tokens, there is no trained model of this kind: {', '.join(names)}."
+    return f"For this task, on the same data and tokens, there is no trained model of this kind: {', '.join(names)}."

@@ -70,7 +70,8 @@ def _head_controls(trace: Trace, focus: Focus, only_kind: bool) -> None:
         ("Attention", _KIND, list(kinds), lambda kind: words.kind_short(kinds[kind][0])),
         ("Layer", _LAYER, [s.layer + 1 for s in kinds[site.kind]], str), ("Head", _HEAD, list(range(1, site.n_heads + 1)), str),
     )[: 3 if (site.n_heads > 1 or len(kinds[site.kind]) > 1) and not only_kind else 1]:
-        st.segmented_control(label, options, required=True, key=key, format_func=named, on_change=move)
+        help_ = words.GLOSSARY.get(label.lower())
+        st.segmented_control(label, options, required=True, key=key, format_func=named, on_change=move, help=help_)
 
 
 def _pick(label: str, choice: Choice, names: dict[str, str]) -> str:
@@ -129,12 +130,12 @@ def choose_similarity(run: CurrentRun) -> str:
     st.selectbox(
         "Similarity", list(KINDS), key=_SIMILARITY, on_change=keep, width=WIDE,
         format_func=lambda name: f"{name} (trained with)" if name == own else f"{name}: {KINDS[name].formula}",
-        help="How query and key are compared. Any but the model's own runs the same weights as they were never trained; what it "
-        "learns besides (t, M, or W, U and v) begins as in a new model.",
+        help="How query and key are compared. Under any but the model's own the same weights do what they were never "
+        "trained for; what it has to learn besides (t, M, or W, U and v) starts as in a new model.",
     )
     name = other_similarity(run)
     if name:
-        st.badge("not trained so", icon=":material/warning:", color="orange")
+        st.badge("not trained this way", icon=":material/warning:", color="orange")
     return name
 
 

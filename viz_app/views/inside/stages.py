@@ -114,7 +114,7 @@ def _softmax(s: Scene) -> str:
         return f"Every token is blocked, so {s.q} reads nothing: all its weights are 0, and so is the sum."
     among = int(w.allowed.sum())
     return (
-        f"Softmax turns scores into shares: none is negative, together they make 1. {s.k} gets {float(w.weights[s.key]):.4f}; "
+        f"Softmax turns scores into shares: none is negative, together they add up to 1. {s.k} gets {float(w.weights[s.key]):.4f}; "
         f"an even split over {among} token{'s' if among > 1 else ''} would be {1 / among:.4f}."
     )
 

@@ -23,12 +23,12 @@ _FIRES = {"relu": "ReLU makes 0 of the others", "gelu": _GELU, "gelu tanh": _GEL
 
 EXPLANATION = """
 **The residual stream** of a token is one vector, which each attention and each feed-forward reads and adds to. **Adds** is the
-length of what is added, **cosine** its direction: 1 more of what is there, 0 something new, −1 takes it away. **Mean** and
+length of what is added, **cosine** its direction: 1 is more of what is there, 0 something new, −1 its opposite. **Mean** and
 **spread** (standard deviation) are those of the vector's numbers.
 """
 _NORMS = {
     "post": "**LayerNorm** stands behind each sum here (post-LN, as in the paper): (x − mean) / spread · gain + bias. It "
-    "sets the stream's size anew, however much was added.",
+    "resets the stream's size, however much was added.",
     "pre": "**LayerNorm** stands before each part here (pre-LN): attention and feed-forward read (x − mean) / spread · gain + "
     "bias, and the stream itself is only ever added to. One last LayerNorm stands before the output.",
     "none": "**This model has no residual connections and no LayerNorm**: what attention makes takes the stream's place, and what "
@@ -63,7 +63,7 @@ def no_lens(stack: str, reader: str, states: str = "") -> str:
     if states:
         return f"What the model would say is not asked of the {states} stream here: no next token is ever written from it."
     ends = f"its stream ends in vectors that the {reader} reads" if reader else "its stream ends in what the answer is read from"
-    return f"What the model would say cannot be asked of the {stack}: {ends}, and no next token is ever written from it."
+    return f"The {stack} cannot be asked what the model would say: {ends}, and no next token is ever written from it."
 
 
 def title(terms: words.Terms, sublayer: Sublayer, token: Label, answer: Label | None) -> str:

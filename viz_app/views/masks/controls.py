@@ -8,6 +8,7 @@ from models.layers.masks import PADDING, SiteKind
 from models.scope import Scope
 from models.trace import AttentionSite, Trace
 from models.trace.edits import READY_MADE, Edits, MaskChange
+from viz_app import words
 from viz_app.session import url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.sidebar.examples import suited
@@ -109,4 +110,4 @@ def _attention_controls(
         "Attention shown", list(trace.attention), key=_SITE, on_change=pick,
         format_func=lambda name: text.site_label(trace.attention[name]),
     )
-    right.selectbox("Head", range(1, site.n_heads + 1), key=_HEAD, on_change=pick)
+    right.selectbox("Head", range(1, site.n_heads + 1), key=_HEAD, on_change=pick, help=words.GLOSSARY["head"])

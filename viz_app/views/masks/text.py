@@ -20,10 +20,10 @@ _RULES = """
 **Two forms of one mask.** Boolean: True where a query may read a key. Additive: 0 there and −∞ elsewhere, added to
 the scores: softmax({formula} + M). Since e^−∞ = 0, a blocked cell gets the weight 0 exactly.
 
-**What a change holds for.** {held}
+**Where a change applies.** {held}
 
 **If you edit a text,** painted cells keep their positions. Those beyond the new size are clipped off and come back
-if it grows again; new cells are as the other layers say.
+if it grows again; new cells follow the other layers.
 
 **If a whole row is blocked,** its query reads nothing: all its weights are 0 (not NaN), {then}
 """
@@ -206,7 +206,7 @@ def effect(given: Told, trace: Trace) -> str:
         return NOTHING_HIDDEN if any(isinstance(output, MaskedToken) for output in trace.outputs.values()) else ""
     before, after = given.sums
     change = after - before
-    said = f"{nats(abs(change))} nats {'likelier' if change > 0 else 'less likely'}"
+    said = f"{nats(abs(change))} nats {'more likely' if change > 0 else 'less likely'}"
     if abs(change) < 0.0005:
         said = "as before" if change == 0 else "less than 0.001 apart"
     text = trace.streams[given.what].text if given.what in trace.streams else ", ".join(label.text for label in given.labels)

@@ -1,0 +1,84 @@
+"""A presentation: pictures stand larger on the page by one factor, and what is pointed at is still what is meant."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import test_drawn_decoding as decoding
+import test_drawn_head as head
+import test_drawn_masks as masks
+import test_drawn_overview as overview
+import test_drawn_tables as tables
+from stage import RATIO, Stage, stage, stage_page
+
+__all__ = ["stage", "stage_page"]
+SCALE = 1.3
+
+
+@pytest.fixture(autouse=True)
+def presented(stage: Stage) -> Iterator[None]:
+    stage.page.evaluate(f"document.documentElement.style.setProperty('--attnscope-scale', '{SCALE}')")
+    yield
+    stage.page.evaluate("document.documentElement.style.removeProperty('--attnscope-scale')")
+
+
+def test_the_scale_is_the_one_that_the_page_has() -> None:
+    style = (Path(__file__).parents[2] / "viz_app" / "style.css").read_text("utf-8")
+    assert f"--attnscope-scale: {SCALE};" in style.split("html[data-present] {")[1].split("}")[0]
+
+
+def test_a_head_fills_its_place_with_larger_letters(stage: Stage) -> None:
+    at = head.shown(stage)
+    place, box = stage.box(".map .stage"), stage.box(head.CELLS)
+    assert (box["width"], box["height"]) == pytest.approx((place["width"], place["height"]), abs=1)
+    pixels = stage.pixels(head.CELLS)
+    assert (pixels.wide, pixels.tall) == (round(RATIO * place["width"]), round(RATIO * place["height"]))
+    name = stage.written(head.CELLS)["q1"]
+    assert (name["x"], name["y"]) == pytest.approx((SCALE * (at["left"] - 6), SCALE * (at["top"] + 1.5 * at["tall"])), abs=0.5)
+    stage.move(head.CELLS, SCALE * (at["left"] + 2.5 * at["wide"]), SCALE * (at["top"] + 1.5 * at["tall"]))
+    assert {key: stage.data(".tip")[key] for key in ("query", "key")} == {"query": "1", "key": "2"}
+    frame = stage.drawn(head.MARKS, "frame")[0]
+    assert frame["w"] == pytest.approx(SCALE * (at["wide"] + 2), abs=0.1)
+    lines = [float(v) for v in stage.attr(".lines svg", "viewBox").split()]
+    own = stage.box(".lines .stage")
+    assert lines == pytest.approx([0, 0, own["width"] / SCALE, own["height"] / SCALE], abs=1)
+
+
+def test_the_walk_has_larger_rows_and_only_as_many_as_it_needs(stage: Stage) -> None:
+    header, arrays = tables.shown(stage)
+    tables.to_stage(stage, 5)
+    n = len(header["indices"])
+    box, column = stage.box(tables.CELLS), tables.columns(stage)["weights"]
+    lines = n + 1
+    pitch = min(22, int((198 + (1600 - 720) / SCALE) // lines))
+    assert box["height"] == pytest.approx(SCALE * (40 + lines * pitch + 6), abs=1)
+    stage.move(tables.CELLS, SCALE * (column["x"] + 5), SCALE * (40 + 2.5 * pitch))      # the second key
+    assert stage.data(".tip")["column"] == "weights"
+    assert float(stage.data(".tip")["value"]) == pytest.approx(float(arrays["weights"][1]))
+
+
+def test_the_board_of_masks_is_painted_where_the_pointer_is(stage: Stage) -> None:
+    masks.shown(stage)
+    at = masks.grid(stage)
+    place, box = stage.box(".painting .stage"), stage.box(masks.BOARD)
+    assert (box["width"], box["height"]) == pytest.approx((place["width"], place["height"]), abs=1)
+    stage.move(masks.BOARD, SCALE * (at["left"] + 3.5 * at["wide"]), SCALE * (at["top"] + 1.5 * at["tall"]))
+    assert stage.text(".tip .query") == masks.QUERIES[1][0]
+    assert stage.text(".tip .key") == masks.KEYS[3][0]
+
+
+def test_each_head_of_the_overview_lies_under_its_button(stage: Stage) -> None:
+    overview.shown(stage)
+    for kind, layer, number in (("encoder", 0, 0), ("decoder", 2, 3)):
+        left, top, wide, tall = overview.place(stage, overview.button(kind, layer, number)).values()
+        side = wide / SCALE
+        assert wide == tall == pytest.approx(SCALE * round(side))
+        assert (left, top) == pytest.approx((SCALE * (20 + number * (side + 3)), SCALE * (15 + layer * (side + 3))))
+
+
+def test_the_lanes_of_decoding_are_drawn_larger(stage: Stage) -> None:
+    decoding.shown(stage)
+    _, _, wide, tall = (float(v) for v in stage.attr(".lane-scroll svg", "viewBox").split())
+    box = stage.box(".lane-scroll svg")
+    assert (box["width"], box["height"]) == pytest.approx((SCALE * wide, SCALE * tall), abs=1)
+    assert stage.css(".lane-names", "height") == [stage.css(".lane-scroll svg", "height")[0]]
