@@ -67,7 +67,8 @@ def head_payload(weights: np.ndarray, blocked: np.ndarray | None = None, **chang
     header = {
         "site": "decoder.layers.0.self_attn", "head": 1, "lock": "", "title": "A title", "queryAxis": "query", "keyAxis": "key",
         "queries": [[f"q{i}", "", False] for i in range(rows)], "keys": [[f"k{i}", "", False] for i in range(cols)],
-        "masks": ["padding", "look-ahead"], "file": "a-head", "block": 1, "first": [0, 0], "size": [rows, cols],
+        "masks": ["padding", "look-ahead"], "file": "a-head", "caption": "", "about": "", "block": 1,
+        "first": [0, 0], "size": [rows, cols],
         "scale": "weight", "hides": False, "sinks": [], "sinkNames": [], "sinkShare": 0,
     }  # fmt: skip
     blocked = np.zeros(weights.shape, np.uint8) if blocked is None else blocked
@@ -231,7 +232,7 @@ def test_a_long_text_is_painted_whole_and_pooling_says_so(page: Page, mount: Cal
 
 def test_the_pictures_of_a_head_can_be_saved(page: Page, mount: Callable[..., Show]) -> None:
     mount("head")(head_payload(some_weights(), queries=[["<a&b>", "", False]] * 5))
-    png, svg = page.locator(".head .save").all()
+    png, svg = page.locator(".map .save"), page.locator(".lines .svg")
     with page.expect_download() as saved:
         png.click()
     assert saved.value.suggested_filename == "a-head.png"
@@ -269,7 +270,8 @@ def overview_payload(n_heads: int = 5, n_layers: int = 3, side: int = 2, **chose
                 codes[layer, index, layer % side, index % side] = 255
         parts.append(codes if kind == "encoder" else np.where(np.triu(np.ones((side, side)), 1), 0, codes))
     codes = np.concatenate([part.ravel() for part in parts]).astype(np.uint8)
-    return pack({"blocks": blocks, "chosen": {"site": "encoder.0", "head": 0} | chosen, "file": "one.all-heads"}, codes=codes)
+    saved = {"file": "one.all-heads", "caption": "", "about": ""}
+    return pack({"blocks": blocks, "chosen": {"site": "encoder.0", "head": 0} | chosen, **saved}, codes=codes)
 
 
 def cell(page: Page, site: str, index: int) -> Any:

@@ -332,7 +332,7 @@ def test_every_line_of_the_lanes_is_where_it_should_be(stage: Stage, free: bool,
                            stroke_opacity=0.6)),
     ]  # fmt: skip
     assert elements(stage, ".lanes svg > text") == [
-        ("text", str(i + 1), {**close(x=x[i] + middle, y=14, font_size=11, fill=QUIET), "text-anchor": "middle"}) for i in range(7)
+        ("text", str(i + 1), {**close(x=x[i] + middle, y=14, font_size=12, fill=QUIET), "text-anchor": "middle"}) for i in range(7)
     ]
     pad = {"fill": "transparent", "style": "cursor: pointer", "class": "pad"}
     assert [one[2] for one in elements(stage, "rect.pad")] == [close(x=x[i], y=0, width=pitch, height=tall) | pad for i in range(7)]

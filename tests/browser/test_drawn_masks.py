@@ -535,7 +535,7 @@ def test_long_texts_have_small_cells_without_signs(stage: Stage) -> None:
         assert cells["left"] + cols * cells["wide"] <= box["width"]
         assert cells["top"] + rows * cells["tall"] <= 400
         signs = [one for one in stage.drawn(BOARD, "text") if one["text"] in ("0", "−∞")]
-        written = cells["wide"] >= 19 and cells["tall"] >= 13
+        written = cells["wide"] >= 26 and cells["tall"] >= 14
         assert [one["text"] for one in signs] == (["−∞" if blocked else "0" for blocked in base.flat] if written else [])
         (rules,) = stage.drawn(BOARD, "path")
         assert len(rules["lines"]) == (rows + cols + 2 if min(cells["wide"], cells["tall"]) >= 6 else 4)

@@ -327,7 +327,7 @@ def test_the_matrices_as_a_file(stage: Stage) -> None:
     assert (title, least, zero, one_weight) == (header["title"], "−", "0", "1 weight; hatched = masked")
     assert signed.startswith("+ ± the largest number of each: ")
     ends = dict(part.rsplit(" ", 1) for part in signed.removeprefix("+ ± the largest number of each: ").split(", "))
-    scales = {re.sub(r"[_^{}]", "", term["name"]): one["scale"] for one, term, _, _ in terms_of(header) if not one.get("weights")}
+    scales = {re.sub(r"[{}]", "", term["name"]): one["scale"] for one, term, _, _ in terms_of(header) if not one.get("weights")}
     assert {name: float(end) for name, end in ends.items()} == pytest.approx(scales, abs=0.006)
     place = stage.box(".equations")
     for n in range(len(terms_of(header))):
@@ -336,18 +336,23 @@ def test_the_matrices_as_a_file(stage: Stage) -> None:
         seen = picture.within(box["left"] - place["left"] + x - 0.5, box["top"] - place["top"] + y - 0.5 + 30, 1.5, 1.5)
         assert any(alike(canvas.at(x, y), one, 8) for one in seen), n
     (whole,) = [one for one in drawn if one["op"] == "copy"]
-    expected = []
-    assert {one["baseline"] for one in whole["of"] if one["op"] == "text"} == {"top"}
+    texts = [one for one in whole["of"] if one["op"] == "text"]
+    assert {(one["baseline"], one["colour"]) for one in texts} == {("top", INK)}
+    left = list(texts)
     for words in (".equation > p", "figcaption", ".sign"):
         for n, (text, size) in enumerate(zip(stage.texts(words), stage.css(words, "fontSize"), strict=True)):
-            at = stage.box(words, n)
-            expected.append([text, at["left"] - place["left"], at["top"] - place["top"] + 2, f"{size} sans-serif", INK])
-    texts = [[one[k] for k in ("text", "x", "y", "font", "colour")] for one in whole["of"] if one["op"] == "text"]
-    for seen, wanted in zip(sorted(texts, key=str), sorted(expected, key=str), strict=True):
-        assert (seen[0], *seen[3:]) == (wanted[0], *wanted[3:])
-    for column in (1, 2):
-        places = [sorted((one[0], one[column]) for one in some) for some in (texts, expected)]
-        assert [x for _, x in places[0]] == pytest.approx([x for _, x in places[1]], abs=0.01)
+            at, letters_ = stage.box(words, n), float(size.removesuffix("px"))
+            x, y = at["left"] - place["left"], at["top"] - place["top"] + 2
+            mine = [one for one in left if abs(one["y"] - y) < 0.45 * letters_ and x - 0.01 <= one["x"] < x + at["width"]]
+            assert "".join(one["text"] for one in mine) == text
+            assert (mine[0]["x"], mine[0]["y"]) == pytest.approx((x, y), abs=0.01)
+            assert mine[0]["font"] == f"{letters_:g}px sans-serif"
+            small = [one for one in mine if one["y"] != mine[0]["y"]]
+            count = "(root, all, n) => root.querySelectorAll(all)[n].querySelectorAll('sub, sup').length"
+            assert len(small) == stage.js(count, words, n)
+            assert all(0.7 * letters_ < float(one["font"].split("px")[0]) < 0.9 * letters_ for one in small)
+            left = [one for one in left if one not in mine]
+    assert not left
     for n, seen in enumerate([one for one in whole["of"] if one["op"] == "copy"]):
         box = stage.box(CANVAS, n)
         assert [seen[k] for k in "xywh"] == pytest.approx(

@@ -641,6 +641,9 @@ def test_the_walk_as_a_file(stage: Stage) -> None:
     assert name == f"{header['file']}.stage2.png"
     title, *keys = [one for one in drawn if one["op"] == "text"]
     assert [one["text"] for one in keys[:2]] == ["−", "+ every column on its own scale: ± the number at its head"]
+    lines = 1 + len(header["indices"])                       # and no room for keys that there are not
+    assert keys[0]["y"] == pytest.approx(30 + 40 + 22 * lines + 6 + 11)
+    assert stage.box(CELLS)["height"] == 40 + 22 * header["lines"] + 6       # on the page it is kept
     assert title["text"] == f"{header['title']} ({header['stages'][2]['title']})"
     on_page, at = stage.pixels(CELLS), columns(stage)
     for one in at.values():

@@ -154,7 +154,7 @@ class Matrices {
 
   keys() {
     const { theme, figures } = this, signed = figures.filter(({ matrix }) => !matrix.weights);
-    const ends = new Map(signed.map(({ name, matrix }) => [name.replace(/[_^{}]/g, ""), brief(matrix.scale)]));
+    const ends = new Map(signed.map(({ name, matrix }) => [name.replace(/[{}]/g, ""), brief(matrix.scale)]));
     const said = `± the largest number of each: ${[...ends].map(([name, end]) => `${name} ${end}`).join(", ")}`;
     const weights = signed.length < figures.length ? [weightKey(theme, "weight; hatched = masked")] : [];
     return [...(signed.length ? [signedKey(theme, said)] : []), ...weights];
@@ -166,8 +166,7 @@ class Matrices {
     context.fillStyle = this.theme.text;
     for (const line of this.place.querySelectorAll(".equation > p, figcaption, .sign")) {
       const at = line.getBoundingClientRect();
-      context.font = `${getComputedStyle(line).fontSize} ${this.theme.font}`;
-      context.fillText(line.textContent, at.left - box.left, at.top - box.top + 2);
+      writeMarked(context, line, at.left - box.left, at.top - box.top + 2, this.theme.font);
     }
     for (const { canvas, wide, tall } of this.figures) {
       const at = canvas.getBoundingClientRect();
@@ -175,6 +174,21 @@ class Matrices {
     }
     saveCanvas(whole, this.picture.title, this.picture, this.theme, this.keys());
   }
+}
+
+// The text of an element as it stands on the page, low and high parts small; returns where it ends.
+function writeMarked(context, element, x, y, font) {
+  const size = parseFloat(getComputedStyle(element).fontSize);
+  for (const part of element.childNodes) {
+    if (part.nodeName === "SPAN") x = writeMarked(context, part, x + parseFloat(getComputedStyle(part).marginLeft), y, font);
+    else {
+      const drop = { SUB: 0.38, SUP: -0.12 }[part.nodeName];      // of the letters' size
+      context.font = `${drop === undefined ? size : 0.72 * size}px ${font}`;
+      context.fillText(part.textContent, x, y + size * (drop ?? 0));
+      x += context.measureText(part.textContent).width;
+    }
+  }
+  return x;
 }
 
 function mount({ data, parentElement, setTriggerValue }) {

@@ -59,7 +59,8 @@ class Table {
                   ["weight", weightKey(this.theme, "weight; hatched = masked")],
                   ["length", { ...weightKey(this.theme, "the lengths' scale, whose end stands at its head"), most: "" }]];
     const drawn = keys.filter(([kind]) => kinds.has(kind) || (kind === "strip" && kinds.has("number"))).map(([, key]) => key);
-    sharply(() => this.show(this.table, this.theme), () => saveCanvas(this.cells, title, picture, this.theme, drawn));
+    const { table, theme } = this, whole = { ...table, lines: undefined };      // no room is kept free in a file
+    sharply(() => this.show(making ? whole : table, theme), () => saveCanvas(this.cells, title, picture, theme, drawn));
   }
 
   // Chooses the columns there is room for and shares out the width.
