@@ -162,7 +162,12 @@ def describe(folder: str | Path) -> Description:
     training = _json(Path(folder) / RECORD)
     with _named(Path(folder) / RECORD):
         check_record(training)
-    return Description(family_of(_config(Path(folder), _read(Path(folder) / CONFIG))), training)
+    return Description(family_of(config_of(folder)), training)
+
+
+def config_of(folder: str | Path) -> Config:
+    """The sizes of a checkpoint's model; nothing is built. Raises CheckpointError."""
+    return _config(Path(folder), _read(Path(folder) / CONFIG))
 
 
 def snapshot_path(folder: Path, step: int) -> Path:

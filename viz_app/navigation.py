@@ -25,6 +25,7 @@ from viz_app.views.from_rnn.page import from_rnn
 from viz_app.views.inside.page import inside
 from viz_app.views.layer.page import layer
 from viz_app.views.masks.page import masks
+from viz_app.views.models.page import models
 from viz_app.views.positions.page import positions
 from viz_app.views.task.page import task
 
@@ -44,6 +45,7 @@ VIEWS: dict[str, tuple[str, View]] = {
     "masks": ("Masks", masks),
     "decoding": ("Decoding", decoding),
     "from-rnn": ("From RNN to attention", from_rnn),
+    "models": ("Models", models),
 }
 
 

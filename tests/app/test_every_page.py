@@ -62,7 +62,7 @@ def layer_checks(checkpoint: str) -> int:
     return 3 if config.residual else 1 + (config.n_self_layers > 0)
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", PICTURE)
 @pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if models.load(name, device="cpu").model.translates])
 def test_it_shows_this_model(checkpoint, view):
     app = AppTest.from_function(page, args=(view,), default_timeout=120)
@@ -115,7 +115,7 @@ def test_it_shows_this_model(checkpoint, view):
         assert arrays["change"].shape == (n - 1,)        # every token but the mark of the end
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", PICTURE)
 @pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if not models.load(name, device="cpu").model.can_write])
 def test_it_shows_this_model_that_answers(checkpoint, view):
     app = AppTest.from_function(page, args=(view,), default_timeout=120)
@@ -135,7 +135,11 @@ def test_it_shows_this_model_that_answers(checkpoint, view):
         np.testing.assert_allclose(arrays["weights"], weights[header["indices"]] if view == "inside" else weights, atol=1e-6)
 
 
-@pytest.mark.parametrize("view", VIEWS)
+def test_every_page_of_a_run_is_among_them() -> None:
+    assert {*PICTURE, "models"} == set(VIEWS)       # which shows no run: test_models_page.py
+
+
+@pytest.mark.parametrize("view", PICTURE)
 @pytest.mark.parametrize("checkpoint", LANGUAGE_MODELS)
 def test_it_shows_this_language_model(checkpoint, view):
     app = AppTest.from_function(page, args=(view,), default_timeout=120)

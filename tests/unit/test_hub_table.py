@@ -1,7 +1,6 @@
 """Models of Hugging Face, family by family, against what the library itself makes of the same weights."""
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest

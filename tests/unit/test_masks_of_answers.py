@@ -71,7 +71,7 @@ def test_hidden_tokens_are_told_and_a_typed_mask_by_the_first_guess() -> None:
     assert header["effect"]["given"] == "Hidden token"
     assert header["effect"]["sums"] == pytest.approx([sum(given.before), sum(given.after)])
     assert arrays["logAfter"].tolist() == pytest.approx(given.after)
-    likelier = "likelier" if sum(given.after) > sum(given.before) else "less likely"
+    likelier = "more likely" if sum(given.after) > sum(given.before) else "less likely"
     words = ", ".join(label.text for label in given.labels)
     (line,) = (line for line in header["story"] if line.startswith(f"Log-probability of the hidden tokens “{words}”: "))
     assert likelier in line

@@ -51,6 +51,11 @@ def description(name: str) -> Description:
     return _kept.get(("described", name, _files(name, FILES)), lambda: describe(folder_of(name)))
 
 
+def drawn_of(name: str, what: Hashable, make: Callable[[], Value]) -> Value:
+    """What is drawn of a checkpoint that is not opened, as its files are now. Raises what `make` raises."""
+    return _kept.get(("drawn of", what, name, _files(name, FILES)), make)
+
+
 def snapshot(scope: Scope, step: int) -> Scope:
     """The checkpoint as it was after `step` steps. Raises models.checkpoint.CheckpointError."""
     path = str(scope.path)

@@ -39,7 +39,7 @@ def masked_csv(run: CurrentRun, choices: Choices) -> str:
     """A row a listed token of each [MASK]: the place, the token that was hidden there if one was, what is expected."""
     output = first_output(run.trace)
     own, rows = own_labels(run, output), []
-    for guess in guesses(output):
+    for guess in guesses(output, run.trace.streams[output.stream]):
         hidden = "" if guess.hidden is None else own[guess.position].text
         for token, each in zip(guess.ids, guess.each, strict=True):
             expected = token_label(run.scope.tokenizer, token).text

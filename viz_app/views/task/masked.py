@@ -8,7 +8,7 @@ import numpy as np
 
 from models.analysis.checks import Check
 from models.analysis.distributions import Expected, check_softmax, entropy, expected
-from models.tokenizers.encoding import hidable
+from models.tokenizers.encoding import Encoding, hidable
 from models.trace import AttentionSite
 from models.trace.outputs import MaskedToken
 from viz_app.drawing.labels import Label, labels
@@ -19,7 +19,7 @@ from viz_app.views.task import text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.reading import Drawn, answering, check_row, reading
 
-LISTED, LISTED_EACH = 10, 5     # tokens listed at the only [MASK]; at each of several
+LISTED, LISTED_EACH = 10, 5     # tokens listed at the only [MASK] of one text; at each of several, or where a picture follows
 MOST = 8                        # masks whose distributions are shown
 
 
@@ -37,9 +37,9 @@ class Guess:
     entropy: float                 # bits
 
 
-def guesses(output: MaskedToken) -> list[Guess]:
-    """What is expected at each [MASK], of the first MOST."""
-    n = LISTED if len(output.positions) == 1 else LISTED_EACH
+def guesses(output: MaskedToken, row: Encoding) -> list[Guess]:
+    """What is expected at each [MASK] of the row, of the first MOST."""
+    n = LISTED if len(output.positions) == 1 and 1 not in row.segments else LISTED_EACH
     found = []
     for position, hidden, log_probs in zip(output.positions, output.labels, output.log_probs, strict=True):
         best = log_probs.topk(min(n, len(log_probs)))
@@ -57,7 +57,7 @@ def guesses(output: MaskedToken) -> list[Guess]:
 def masked(run: CurrentRun, output: MaskedToken, choices: Choices) -> Drawn:
     """The picture of an output that says what stood in the place of each [MASK], and what must hold of it."""
     site, head = answering(run.trace, output.stream, choices.focus)
-    found = guesses(output)
+    found = guesses(output, run.trace.streams[output.stream])
     checks = check_softmax(output.logits, output.log_probs)
     if output.positions:
         checks.append(check_hidden(run, output))

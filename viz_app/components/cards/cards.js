@@ -1,0 +1,59 @@
+// A link for each model. Its masks are small matrices: a row reads, a column is read; filled cells may be, hatched ones not.
+const CELL = 11;
+
+class Cards {
+  constructor(root) {
+    this.root = root;
+  }
+
+  show({ groups, none, arrays }, theme) {
+    let from = 0;
+    this.root.replaceChildren(...groups.map(({ title, cards }) => {
+      const section = document.createElement("section");
+      put(section, "h3", "", title);
+      const grid = put(section, "div", "grid");
+      for (const card of cards) from = this.card(grid, card, { title, none }, arrays.cells, from, theme);
+      return section;
+    }));
+    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+  }
+
+  // Returns where the next card's cells begin.
+  card(grid, card, { title, none }, cells, from, theme) {
+    const link = put(grid, "a", "card"), presents = document.documentElement.hasAttribute("data-present");
+    Object.assign(link, { href: card.href + (presents ? "&present=1" : ""), target: "_self" });
+    link.dataset.name = card.name;
+    put(link, "span", "name", card.name);
+    if (card.family !== title) put(link, "p", "family", card.family);
+    put(link, "p", "purpose", card.purpose);
+    const masks = put(link, "div", "masks");
+    if (!card.masks.length) put(masks, "span", "none", none);
+    for (const [name, says, rows, cols] of card.masks) {
+      const figure = put(masks, "figure");
+      put(figure, "figcaption", "quiet", name);
+      const canvas = put(figure, "canvas"), [context, ratio] = sized(canvas, cols * CELL, rows * CELL);
+      const codes = Uint8Array.from(cells.subarray(from, from + rows * cols), (open) => (open ? 150 : 0));
+      paintCodes(context, codes, rows, cols, 0, 0, Math.round(cols * CELL * ratio), Math.round(rows * CELL * ratio), theme, 5);
+      context.scale(ratio, ratio);
+      context.strokeStyle = theme.line;
+      for (let r = 0; r <= rows; r++) context.strokeRect(0, 0, cols * CELL, r * CELL);
+      for (let k = 0; k <= cols; k++) context.strokeRect(0, 0, k * CELL, rows * CELL);
+      canvas.title = says;
+      canvas.setAttribute("role", "img");
+      canvas.setAttribute("aria-label", says);
+      canvas.dataset.cells = [...cells.subarray(from, from + rows * cols)].join("");
+      from += rows * cols;
+    }
+    put(link, "p", "scores", card.scores);
+    put(link, "p", "sizes", card.sizes);
+    put(link, "p", "made", card.made);
+    put(link, "p", "licence", card.licence);
+    return from;
+  }
+}
+
+function mount({ data, parentElement }) {
+  const root = parentElement.querySelector(".cards");
+  const view = (root.view ??= new Cards(root));
+  view.show(unpack(data), themeOf(root));
+}

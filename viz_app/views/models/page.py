@@ -1,0 +1,16 @@
+"""Models: which are there, and who may see whom in each? A card a checkpoint, family by family."""
+
+from viz_app import ui
+from viz_app.components.cards import cards as show
+from viz_app.components.plain import plain
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.models import text
+from viz_app.views.models.payloads import cards
+
+
+def models(run: CurrentRun) -> None:
+    """Draw the page, which is the same whatever model is open and whatever was typed."""
+    ui.headline(text.QUESTION, text.ANSWER)
+    payload, unreadable = cards()
+    show(payload)
+    plain(text.unreadable(unreadable), key="note models")

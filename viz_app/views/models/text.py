@@ -1,0 +1,66 @@
+"""What the page Models says of each checkpoint, in words made from its configuration and its record."""
+
+from typing import Any
+
+from models.architectures import Config, family_of, name_of
+from models.layers.masks import SiteKind
+from viz_app import words
+from viz_app.drawing.notes import rows
+
+QUESTION = "Models: which are there, and who may see whom in each?"
+ANSWER = "In the order of history. A small picture is a mask: a row reads, a column is read; filled cells may be, hatched ones not."
+NO_MASK = "No attention: a state carries what was read."
+LAYERS = ("n_encoder_layers", "n_decoder_layers", "n_layers")
+
+
+def family(config: Config) -> str:
+    """What kind of model this is, with its paper."""
+    return words.sentence(family_of(config).name).removesuffix(".")
+
+
+def group(config: Config) -> tuple[int, str]:
+    """What a model stands under: the year and the architecture."""
+    return family_of(config).year, name_of(config)
+
+
+def purpose(name: str, training: dict[str, Any]) -> str:
+    """What the model is for; how it is called where nobody knows."""
+    task = training.get("task", "")
+    return words.sentence(words.terms(task, name).purpose or f"task: {task or 'unknown'}")
+
+
+def sizes(config: Config, n_parameters: int) -> str:
+    """Parameters, layers × heads, width and longest row."""
+    layers = [getattr(config, name) for name in LAYERS if hasattr(config, name)]
+    parts = [f"{n_parameters:,} parameters"]
+    kind, own = "layer", getattr(config, "n_self_layers", None)
+    if own is not None:
+        kind, layers = "self-attention layer", [own]
+    if layers:
+        heads, n = config.n_heads, " + ".join(map(str, layers))
+        parts.append(f"{n} {kind}{'s' * (layers != [1])} × {heads} head{'s' * (heads != 1)}")
+    parts.append(f"d_model {config.d_model}")
+    return ", ".join([*parts, f"at most {config.n_ctx} tokens"])
+
+
+def scores(training: dict[str, Any]) -> str:
+    """All scores, and over how many cases; that there is none."""
+    found = training.get("scores")
+    said = words.measured(found) if isinstance(found, dict) else ""
+    return f"{said[:1].upper()}{said[1:]}." if said else "No score was measured."
+
+
+def mask_title(kind: SiteKind, n_blocked: int, n_cells: int) -> str:
+    """What a small picture shows."""
+    reads = "itself" if kind.query_stream == kind.key_stream else f"the {kind.key_stream}"
+    return f"The {kind.query_stream} reads {reads}: {n_blocked} of {n_cells} cells may not be read"
+
+
+def mask_name(kind: SiteKind) -> str:
+    """The same where there is little room."""
+    return f"{kind.stack} self" if kind.role == "self" else kind.role
+
+
+def unreadable(names: list[str]) -> dict:
+    """Which of the checkpoints that are offered cannot be read."""
+    return rows("note bad", ("line", f"Not shown, because it cannot be read: {words.listed(names)}.")) if names else rows("note")
