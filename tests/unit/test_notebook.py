@@ -3,6 +3,7 @@ model stands in it as HTML."""
 
 import base64
 import gzip
+import os
 import re
 import subprocess
 import sys
@@ -56,17 +57,26 @@ def answers(picture: Picture, event: str) -> list[dict[str, Any]]:
     return [answer for answer in carried(picture)["answers"] if answer["event"] == event]
 
 
-def test_nothing_of_streamlit_is_imported_to_draw() -> None:
+def test_readmes_lines_draw_without_anything_of_streamlit(tmp_path: Path) -> None:
+    root = Path(viz_app.__file__).parents[1]
+    opened, drawn = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text("utf-8"), re.DOTALL)[:2]
+    assert "from viz_app.notebook import" in drawn
     script = (
-        "import sys, models\n"
-        "from viz_app.notebook import head, heads, lines, mask\n"
-        "run = models.load('dates', device='cpu').run('5 May 2021', '2021-05-05')\n"
-        "pages = [picture._repr_html_() for picture in (heads(run), head(run), lines(run), mask(run))]\n"
+        f"{opened}\n{drawn}\n"
+        "pages = [picture._repr_html_() for picture in (heads(trace), lines(trace, [(1, 2), (3, 4)]), mask(trace))]\n"
         "assert all(len(page) > 10_000 for page in pages)\n"
+        "import sys\n"
         "print([name for name in sys.modules if name.partition('.')[0] in ('streamlit', 'starlette', 'plotly', 'altair')])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False)
+    paths = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=250, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": paths},
+    )  # fmt: skip
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
+    (packed,) = DRAWN.findall((tmp_path / "head.html").read_text("utf-8"))
+    header, _ = unpack(gzip.decompress(base64.b64decode(packed)))
+    assert header["title"].startswith("Decoder layer 2, head 3: ")
 
 
 @pytest.mark.parametrize(("layer", "number"), [(1, 1), (1, 3), (2, 2)])

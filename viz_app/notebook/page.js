@@ -16,8 +16,9 @@ class Part {
   }
 
   show(payload = this.payload) {
+    const setTriggerValue = (event, value) => queueMicrotask(() => this.send(event, value));      // no answer before the gesture ends
     this.payload = payload;
-    this.component({ key: this.name, data: payload, parentElement: this.root, setTriggerValue: (event, value) => this.send(event, value) });
+    this.component({ key: this.name, data: payload, parentElement: this.root, setTriggerValue });
   }
 }
 

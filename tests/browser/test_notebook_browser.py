@@ -1,0 +1,180 @@
+"""Saved pages opened from disk in a Chromium without a network: hovered, clicked and locked; and two of them in one notebook."""
+# ruff: noqa: F401, F811 (fixtures are imported by name)
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from drawn import letters
+from playwright.sync_api import Browser, FrameLocator, Page, expect
+from served_app import browser
+
+from models.trace import Trace
+from models.trace.edits import Edits, MaskChange
+from viz_app import notebook
+from viz_app.notebook import Picture, head, heads, lines, mask
+
+TEXT, TARGET = "abcdeab", "edcb"
+WIDE, NARROW = {"width": 1280, "height": 720}, {"width": 400, "height": 720}
+
+
+@pytest.fixture(scope="module")
+def run() -> Trace:
+    return letters().run(TEXT, TARGET)
+
+
+@pytest.fixture
+def offline(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Opens a picture or a whole page from a file, with the network off; whatever is asked of the network or goes wrong fails the
+    test."""
+    wrong: list[str] = []
+    contexts = []
+
+    def opened(picture: Picture | str, scheme: str = "light", size: dict[str, int] = WIDE) -> Page:
+        context = browser.new_context(viewport=size, color_scheme=scheme)
+        context.set_offline(True)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(("file:", "blob:")) else None)
+        path = tmp_path / f"{len(contexts)}.html"
+        picture.save(path) if isinstance(picture, Picture) else path.write_text(picture, "utf-8")
+        page.goto(path.as_uri())
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not wrong
+
+
+def point(page: Page | FrameLocator, query: int, key: int) -> np.float32:
+    """Move onto a cell of the head; its weight as the tip says it."""
+    cells = page.locator(".head canvas.cells")
+    at = {name: float(cells.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")}
+    cells.hover(position={"x": at["left"] + (key + 0.5) * at["wide"], "y": at["top"] + (query + 0.5) * at["tall"]})
+    return np.float32(page.locator(".head .tip .value").inner_text().removeprefix("largest ").removeprefix("weight "))
+
+
+def test_a_heads_page_says_the_runs_numbers_and_is_locked(run: Trace, offline: Callable[..., Page]) -> None:
+    page, site = offline(head(run, 2, 3)), run.attention["decoder.layers.1.cross_attn"]
+    weights = site.weights(2).numpy()
+    expect(page.locator(".head")).to_have_attribute("data-site", site.name)
+    for query, key in ((0, 7), (4, 0), (2, 3)):
+        assert point(page, query, key) == weights[query, key]
+    key = int(weights.max(0).argmax())
+    page.locator(f'.head rect[data-side="key"][data-index="{key}"]').click()
+    expect(page.locator(".head")).to_have_attribute("data-lock", f"k{key}")
+    expect(page.locator(".head .reading")).to_contain_text(f"{weights[:, key].max():.2f}")
+    page.mouse.move(2, 700)
+    expect(page.locator(".head .reading")).to_contain_text("Locked")
+    expect(page.locator(".about")).to_contain_text(run.model.fingerprint[:12])
+    assert page.title() == head(run, 2, 3).title
+
+
+def test_a_click_on_a_head_opens_it_with_its_numbers(run: Trace, offline: Callable[..., Page]) -> None:
+    page = offline(heads(run))
+    weights = run.attention["decoder.layers.1.self_attn"].weights(0).numpy()
+    page.locator('button[data-site="decoder.layers.1.self_attn"][data-head="0"]').click()
+    expect(page.locator(".head")).to_have_attribute("data-site", "decoder.layers.1.self_attn")
+    assert point(page, 4, 1) == weights[4, 1]
+    expect(page.locator(".call")).to_be_hidden()
+    page.locator('button[aria-pressed="true"]').press("ArrowRight")
+    expect(page.locator(".head")).to_have_attribute("data-head", "1")
+    glance, one = (page.locator(f".st-key-{name}").bounding_box() for name in ("overview", "head"))
+    assert one["x"] >= glance["x"] + glance["width"]
+    page.set_viewport_size(NARROW)
+    glance, one = (page.locator(f".st-key-{name}").bounding_box() for name in ("overview", "head"))
+    assert one["y"] >= glance["y"] + glance["height"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+
+
+def test_a_head_that_is_not_carried_is_named_by_its_call(
+    run: Trace, offline: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebook, "MOST_WEIGHTS", 10)
+    page = offline(heads(run))
+    expect(page.locator(".call")).to_be_hidden()
+    page.locator('button[data-site="decoder.layers.1.self_attn"][data-head="2"]').click()
+    expect(page.locator(".call code")).to_have_text('head(run, layer=2, head=3, kind="decoder_self")')
+
+
+def test_blocks_of_a_long_text_hide_what_is_to_be_hidden_and_name_their_part(offline: Callable[..., Page]) -> None:
+    long = letters("gpt", n_ctx=700).run("abcde" * 120)
+    page, weights = offline(head(long, 1, 2)), next(iter(long.attention.values())).weights(1).numpy()
+    expect(page.locator(".head")).to_have_attribute("data-block", "3")
+    assert point(page, 40, 0) == weights[120:123, 0:3].max()
+    page.locator(".head .sinks input").check()
+    assert point(page, 40, 0) == weights[120:123, 1:3].max()
+    page.locator(".head canvas.cells").click()
+    said = page.locator(".call code").inner_text()
+    assert said.startswith('head(run, layer=1, head=2, kind="self", around=(')
+
+
+def test_lines_are_held_sorted_and_named(run: Trace, offline: Callable[..., Page]) -> None:
+    page = offline(lines(run, [(1, 2), (2, 3)], kind="decoder_self"))
+    view = page.locator(".several")
+    expect(view).to_have_attribute("data-chosen", "1 5")
+    page.locator('.several rect[data-side="query"][data-index="2"]').click()
+    expect(view).to_have_attribute("data-query", "2")
+    page.locator('.several rect[data-side="query"][data-index="2"]').click()
+    expect(view).to_have_attribute("data-query", "-1")
+    page.locator(".several thead button", has_text="Diagonal").click()
+    expect(view).to_have_attribute("data-measure", "diagonal")
+    page.locator(".several tbody tr", has_text="1.1").locator("input").click()
+    expect(page.locator(".call code")).to_have_text('lines(run, [(1, 1), (1, 2), (2, 3)], kind="decoder_self")')
+
+
+def test_masks_are_looked_at_and_not_painted(offline: Callable[..., Page]) -> None:
+    scope, edits = letters(), Edits.of_kinds(cross=MaskChange(forbidden=((2, 3),)))
+    page = offline(mask(scope.run(TEXT, TARGET, edits=edits), scope.run(TEXT, TARGET)))
+    view, cells = page.locator(".masks"), page.locator(".masks .paintable canvas.cells")
+    expect(view).to_have_attribute("data-kind", "cross")
+    at = {name: float(view.get_attribute(f"data-{name}")) for name in ("left", "top", "wide", "tall")}
+
+    def place(query: int, key: int) -> dict[str, float]:
+        return {"x": at["left"] + (key + 0.5) * at["wide"], "y": at["top"] + (query + 0.5) * at["tall"]}
+
+    for query, key, reads in ((2, 3, "may not read"), (2, 4, "may read")):
+        cells.click(position=place(query, key))
+        expect(page.locator(".masks .said")).to_contain_text(reads)
+        cells.press(" ")
+        expect(page.locator(".masks .said")).to_contain_text("may")
+    cells.hover(position=place(2, 4))
+    expect(page.locator(".masks .said")).to_contain_text("may read")
+    expect(page.locator(".masks .painting .legend")).not_to_contain_text("you")
+    page.locator('.masks .group[data-kind="decoder_self"]').click()
+    expect(view).to_have_attribute("data-kind", "decoder_self")
+
+
+@pytest.mark.parametrize(("letters_of", "theme"), [("#ddd", "dark"), ("#222", "light")])
+def test_two_pictures_in_one_notebook_are_of_its_theme(
+    run: Trace, offline: Callable[..., Page], letters_of: str, theme: str
+) -> None:
+    one, other = head(run, 1, 1), head(run, 2, 3)
+    page = offline(f'<body style="color: {letters_of}">{one._repr_html_()}<p>between</p>{other._repr_html_()}</body>')
+    for n, number in enumerate((0, 2)):
+        frame = page.frame_locator("iframe").nth(n)
+        expect(frame.locator("html")).to_have_attribute("data-theme", theme)
+        assert point(frame, 3, 2) == run.attention[f"decoder.layers.{n}.cross_attn"].weights(number).numpy()[3, 2]
+    page.frame_locator("iframe").nth(0).locator('.head rect[data-side="query"][data-index="1"]').click()
+    expect(page.frame_locator("iframe").nth(0).locator(".head")).to_have_attribute("data-lock", "q1")
+    expect(page.frame_locator("iframe").nth(1).locator(".head")).to_have_attribute("data-lock", "")
+    assert page.locator("body").evaluate("(e) => getComputedStyle(e).backgroundColor") == "rgba(0, 0, 0, 0)"
+
+
+def test_a_page_follows_the_system_and_a_frame_grows_with_what_it_holds(run: Trace, offline: Callable[..., Page]) -> None:
+    page = offline(heads(run), "dark")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    painted = int(page.locator(".head").get_attribute("data-painted"))
+    page.emulate_media(color_scheme="light")
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    expect(page.locator(".head")).to_have_attribute("data-painted", str(painted + 1))
+    told = offline(heads(run, theme="light"), "dark")
+    expect(told.locator("html")).to_have_attribute("data-theme", "light")
+    book = offline(f"<body>{heads(run)._repr_html_()}</body>", size=NARROW)
+    frame = book.frame_locator("iframe").locator("html")
+    expect(frame).to_have_attribute("data-theme", "light")
+    book.wait_for_function("parseFloat(document.querySelector('iframe').style.height) > 800")
+    assert frame.evaluate("(e) => e.scrollHeight - innerHeight") == 0
