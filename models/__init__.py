@@ -7,10 +7,11 @@
 """
 
 from models.checkpoint import CheckpointError
+from models.hub.own_module import Inputs, watch
 from models.scope import InputError, Scope, load, shipped
 from models.tasks import DataError
 from models.trace import AttentionSite, Trace, record
 
 __all__ = [
-    "AttentionSite", "CheckpointError", "DataError", "InputError", "Scope", "Trace", "load", "record", "shipped",
+    "AttentionSite", "CheckpointError", "DataError", "InputError", "Inputs", "Scope", "Trace", "load", "record", "shipped", "watch",
 ]

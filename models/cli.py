@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=8501, help="port of the app (8501)")
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
     parser.add_argument("--models", type=Path, metavar="DIR", help="offer the checkpoints under this folder, too")
+    parser.add_argument("--module", metavar="FILE.py:FUNCTION", help="open the module of your own that this function watches, too")
     parser.add_argument(
         "--share", nargs="?", const="0.0.0.0", metavar="ADDRESS",
         help="let others in: listen on this address of the machine (all of them), and open no folders but those of --models",

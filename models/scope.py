@@ -15,7 +15,8 @@ from models import decoding
 from models.architectures import Config, Model, build, name_of
 from models.architectures.base import NEXT_TOKEN, Answers
 from models.asked import InputError, Texts, Value
-from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, snapshots
+from models.checkpoint import Checkpoint, CheckpointError, Description, load_checkpoint, snapshots
+from models.checkpoint import describe as describe_checkpoint
 from models.devices import chosen_device
 from models.fingerprint import fingerprint, weights_digest
 from models.hub import load as hub
@@ -55,6 +56,12 @@ def load(
     if hub.is_folder(folder):
         return Scope(hub.load(folder, device, dtype), device)
     return Scope(load_checkpoint(folder, snapshot), device)
+
+
+def describe(name: str | Path) -> Description:
+    """What a shipped checkpoint, or any folder that can be opened, says it is; it is not opened. Raises CheckpointError."""
+    folder = folder_of(name)
+    return hub.describe(folder) if hub.is_folder(folder) else describe_checkpoint(folder)
 
 
 def folder_of(name: str | Path) -> Path:
@@ -163,6 +170,8 @@ class Scope:
         for edit in (edits or Edits()).edits:
             if edit.kind not in kinds:
                 raise ValueError(f"edits are for {', '.join(kinds) or 'models with attention'}, not {edit.kind!r}")
+        if edits and not self.model.masks_can_change:
+            raise ValueError(f"{self.name} hands out finished weights; its masks cannot be changed")
         rows = [self._with_own_words(texts, draft) for texts, draft in zip(asked, drafts or [()] * len(asked), strict=True)]
         # not inference mode: what it makes cannot be computed with
         with torch.no_grad(), record() as recording, editing(edits or Edits()):

@@ -10,7 +10,10 @@ import transformers
 
 VOCABULARY, LAYERS = 53, 2
 _SPECIAL = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
-_WIDE = {"vocab_size": VOCABULARY, "hidden_size": 22, "num_attention_heads": 2, "num_hidden_layers": LAYERS, "intermediate_size": 31}
+_WIDE = {
+    "vocab_size": VOCABULARY, "hidden_size": 22, "num_attention_heads": 2, "num_hidden_layers": LAYERS, "intermediate_size": 31,
+}  # fmt: skip
+_GPT2 = {"vocab_size": VOCABULARY, "n_embd": 22, "n_head": 2, "n_layer": LAYERS}
 _GROUPED = _WIDE | {"hidden_size": 24, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 10}
 _SEQ = {"vocab_size": VOCABULARY, "d_model": 22, "encoder_layers": LAYERS, "decoder_layers": LAYERS, "encoder_attention_heads": 2,
         "decoder_attention_heads": 2, "encoder_ffn_dim": 31, "decoder_ffn_dim": 37, "max_position_embeddings": 61,
@@ -44,7 +47,7 @@ class Case:
 
 
 CASES = [
-    Case("GPT2LMHeadModel", "GPT2Config", {"vocab_size": VOCABULARY, "n_embd": 22, "n_head": 2, "n_layer": LAYERS, "n_positions": 61}),
+    Case("GPT2LMHeadModel", "GPT2Config", _GPT2 | {"n_positions": 61}),
     Case("LlamaForCausalLM", "LlamaConfig", _GROUPED),
     Case("MistralForCausalLM", "MistralConfig", _GROUPED | {"sliding_window": 3}),
     Case("Qwen2ForCausalLM", "Qwen2Config", _GROUPED),
@@ -59,8 +62,7 @@ CASES = [
     Case("AlbertForMaskedLM", "AlbertConfig", _WIDE | {"embedding_size": 7}),
     Case("ElectraForMaskedLM", "ElectraConfig", _WIDE | {"embedding_size": 7}),
     Case("BertForSequenceClassification", "BertConfig", _WIDE | {"num_labels": 5}),
-    Case("GPT2ForSequenceClassification", "GPT2Config", {"vocab_size": VOCABULARY, "n_embd": 22, "n_head": 2, "n_layer": LAYERS,
-                                                         "num_labels": 3}),
+    Case("GPT2ForSequenceClassification", "GPT2Config", _GPT2 | {"num_labels": 3}),
     Case("DistilBertForQuestionAnswering", "DistilBertConfig", {"vocab_size": VOCABULARY, "dim": 22, "n_heads": 2,
                                                                 "n_layers": LAYERS, "hidden_dim": 31}),
     Case("BertModel", "BertConfig", _WIDE),

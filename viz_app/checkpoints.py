@@ -9,9 +9,12 @@ import os
 from pathlib import Path
 
 import models
+from models import Scope
 from models.checkpoint import FILES, CheckpointError
+from models.hub.own_module import scope_of
 
-MODELS, SHARED = "ATTNSCOPE_MODELS", "ATTNSCOPE_SHARE"      # environment variables, set by command.py
+# environment variables, set by command.py
+MODELS, SHARED, MODULE = "ATTNSCOPE_MODELS", "ATTNSCOPE_SHARE", "ATTNSCOPE_MODULE"
 DEPTH = 2           # folders below that of --models in which a checkpoint may lie
 NOT_OFFERED = "There is no such model here. Pick one of the list."
 LONGEST_NAME = 200  # characters of a name that are repeated to whoever typed it
@@ -24,12 +27,23 @@ def is_shared() -> bool:
 
 def offered() -> list[str]:
     """The names to pick from."""
-    return [*models.shipped(), *_own()]
+    return [*([module] if (module := os.environ.get(MODULE)) else []), *models.shipped(), *_own()]
+
+
+def opened(named: str) -> Scope:
+    """What `folder` gave for a name, opened: a checkpoint, or the module that its owner named when the app was started. Raises
+    CheckpointError."""
+    if named != os.environ.get(MODULE):
+        return models.load(named)
+    try:
+        return scope_of(named)
+    except Exception as error:      # it is the owner's code, and may raise anything
+        raise CheckpointError(f"{named}: {type(error).__name__}: {error}") from error
 
 
 def folder(name: str) -> str:
     """What models.load takes for a name that was picked, typed or in a URL. Raises CheckpointError."""
-    if name in models.shipped():
+    if name in models.shipped() or name == os.environ.get(MODULE):
         return name
     if name in (own := _own()):
         return str(own[name])
@@ -71,7 +85,7 @@ def _own() -> dict[str, Path]:
 
 
 def _is_within(path: Path, root: Path) -> bool:
-    files = [path, *(path / name for name in FILES), *path.glob("snapshots/*")]
+    files = [path, *(path / name for name in FILES), *path.glob("*"), *path.glob("snapshots/*")]
     try:
         return all(file.resolve().is_relative_to(root) for file in files)
     except (OSError, RuntimeError):     # a link in a circle

@@ -38,6 +38,9 @@ def open_app(options: Namespace) -> int:
         if not options.models.is_dir():
             raise ValueError(f"--models {options.models}: no such folder")
         os.environ[checkpoints.MODELS] = str(options.models.resolve())
+    if options.module:
+        os.environ[checkpoints.MODULE] = options.module
+        checkpoints.opened(options.module)       # what is wrong with it is said now
     if options.allow_host:
         os.environ[ALLOWED] = ",".join(options.allow_host)
     flags = [f"--server.port={options.port}", f"--server.headless={str(options.no_browser).lower()}"]

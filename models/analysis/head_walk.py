@@ -66,7 +66,8 @@ def walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
     Raises ValueError for a query or head that is not there."""
     _expect(query, site.n_query, "query")
     _expect(head, site.n_heads, "head")
-    q, k, v = site.q[batch, head, query], site.k[batch, head], site.v[batch, head]
+    key_head = head // (site.n_heads // site.k.shape[1])
+    q, k, v = site.q[batch, head, query], site.k[batch, key_head], site.v[batch, key_head]
     allowed = site.allowed(batch, head)[query]
     scores, weights = site.scores(head, batch)[query], site.weights(head, batch)[query]      # (key,)
     b, position = site.head_out(head, batch)[query], torch.tensor([query])
@@ -144,9 +145,9 @@ def scaling(
 
 def raw_scores(site: AttentionSite, head: int, batch: int = 0) -> Float[Tensor, "query key"]:
     """q·k of one head, with the terms that are divided together with it, neither scaled nor masked."""
-    every = torch.arange(site.n_query)
+    every, key_head = torch.arange(site.n_query), head // (site.n_heads // site.k.shape[1])
     divided = (term.divisor * term.scores(head, every, site.n_key, batch) for term in site.terms if term.divisor)
-    return site.q[batch, head] @ site.k[batch, head].T + sum(divided)
+    return site.q[batch, head] @ site.k[batch, key_head].T + sum(divided)
 
 
 def undivided_scores(site: AttentionSite, head: int, batch: int = 0) -> Float[Tensor, "query key"]:

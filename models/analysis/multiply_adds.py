@@ -32,6 +32,11 @@ def decoder_pass(config: Config, new: int, keys: int, source: int, *, memory_cac
     return _PASSES[type(config)](config, new, keys, source, memory_cached)
 
 
+def is_counted(config: Config) -> bool:
+    """Whether the products of a model's decoder are known here, line by line."""
+    return type(config) in _PASSES
+
+
 def work(config: Config, source: int, steps: int, opening: int = 1) -> Work:
     """The work of a run of `steps` steps over a source of `source` tokens, the first of which reads `opening` tokens: <s>, or
     a prompt."""

@@ -68,6 +68,9 @@ class Architecture(nn.Module):
     kinds: tuple[SiteKind, ...]          # of its attentions, in the order a reader meets them
     of_two: str = ""                     # the output that it gives of two texts and not of one; "" in a model without
     relative_positions: ClassVar[bool] = False      # each score is told how far apart two tokens are; no vector is added
+    can_cache: bool = True               # of a model that writes: keys and values of earlier positions can be kept
+    masks_can_change: bool = True        # whether an edit of a mask reaches its attention
+    positions_can_go: bool = True        # whether a copy of it without position vectors can be made
     is_recurrent: bool = False           # a state carries the past: it has no keys to cache and no way back
 
     def __init__(self, config: Any, *, positions: bool, dropout: float) -> None:

@@ -37,7 +37,7 @@ class Incremental:
                 memory = model.encode(given, model.written_masks(given, self.opening[:, :0]))
         self.memory = memory
         grows = [kind.name for kind in model.kinds if kind.query_stream == kind.key_stream == model.writes]
-        self.cache = Cache() if use_cache and not any(map(self.edits.opens_ahead, grows)) else None
+        self.cache = Cache() if use_cache and model.can_cache and not any(map(self.edits.opens_ahead, grows)) else None
         self.n_cached = 0
 
     def next_log_probs(self, row: Int[Tensor, "batch m"]) -> Float[Tensor, "batch vocab"]:

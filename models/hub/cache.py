@@ -27,7 +27,7 @@ class LibraryCache:
 
 
 def of_library(cache: Cache, crosses: bool = False) -> LibraryCache:
-    """The one that lies in this cache, made at the first call; for a decoder that `crosses` over to a source, of both attentions."""
+    """The one that lies in this cache, made at the first call; for a decoder that `crosses` to a source, of both attentions."""
     return cache.other(_PATH, lambda: LibraryCache(_made(crosses)))
 
 

@@ -22,6 +22,7 @@ class HubConfig:
     end_id: int = -1
     fill_id: int = 0              # the token that stands in the place of pad_id when the model is asked
     source: str = "Hugging Face"  # or "own module"
+    positions: str = "none"       # "learned" or "fixed": vectors of places that were seen to be looked up
     gives_weights: bool = False   # its library hands out finished weights, and calls no attention that can be recorded
 
     @property

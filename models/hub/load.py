@@ -7,13 +7,15 @@ import contextlib
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from models.checkpoint import CONFIG, Checkpoint
+from models.architectures.base import Family
+from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
 from models.hub import files, probe
 from models.hub.config import HubConfig
@@ -45,6 +47,13 @@ def is_folder(folder: Path) -> bool:
     return False
 
 
+def describe(folder: Path) -> Description:
+    """What a folder says it is. Raises CheckpointError."""
+    with _named(folder):
+        names = files.config(folder).get("architectures") or [""]
+    return Description(Family(f"{names[0]!s:.60} (Hugging Face)", 9999), {})
+
+
 def load(folder: Path, device: torch.device, dtype: str | torch.dtype | None = None) -> Checkpoint:
     """Open a folder; `dtype` is that of the stored numbers if None. Raises CheckpointError, saying what is wrong with it."""
     transformers = _transformers()
@@ -58,7 +67,8 @@ def load(folder: Path, device: torch.device, dtype: str | torch.dtype | None = N
         library = _library_tokenizer(transformers, folder)
         sizes = _sizes(name, module, config, library, gives_weights)
         tokenizer = _tokenizer(library, config, module, sizes)
-        return Checkpoint(folder, _asked(ask, module, config, sizes, tokenizer), tokenizer, {"source": "Hugging Face"})
+        model = _asked(ask, module, config, sizes, tokenizer)
+        return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
 
 
 def _transformers() -> Any:
@@ -122,8 +132,10 @@ def _opened(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None) -> 
         module, found = auto.from_pretrained(folder, attn_implementation="eager", output_loading_info=True, **how)
         gives = True
     missing = sorted(found["missing_keys"])
-    if odd := [name for name in missing if "pooler" not in name.split(".")] or sorted(map(str, found["mismatched_keys"])):
-        raise CheckpointError(f"{len(odd)} parameters are not in its weights, {odd[0]:.100} for one; nothing is drawn in their place")
+    needed = [name for name in missing if "pooler" not in name.split(".")]      # whose vector nothing here reads
+    if odd := needed or sorted(map(str, found["mismatched_keys"])):
+        what = f"{len(odd)} parameters are not in its weights, {odd[0]:.100} for one"
+        raise CheckpointError(f"{what}; nothing is drawn in their place")
     for name, parameter in module.named_parameters():
         if not bool(parameter.isfinite().all()):
             raise CheckpointError(f"{name} holds values that are not finite")
@@ -195,4 +207,7 @@ def _asked(ask: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig
         settings |= {"names": names, "position": probe.answering_position(module, sizes)}
     made = ask(module, sizes, **settings)
     probe.check_recorded(made)
+    if (table := probe.position_table(made)) is not None:
+        made.positions = table
+        made.config = replace(sizes, positions="learned" if table.is_learned else "fixed")
     return made

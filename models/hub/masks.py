@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -74,8 +75,8 @@ def layers(
     n_key = allowed.shape[-1]
     found: list[MaskLayer] = []
     left = allowed.expand(*allowed.shape[:2], n_query, n_key)
-    for named in (lambda: _padding(left, padding), lambda: _look_ahead(left), lambda: _window(left)):
-        layer = None if bool(left.all()) else named()
+    for named in (partial(_padding, padding=padding), _look_ahead, _window):
+        layer = None if bool(left.all()) else named(left)
         if layer is not None and not bool((allowed & ~layer.allowed).any()):
             found.append(layer)
             left = left | ~layer.allowed

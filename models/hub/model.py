@@ -37,7 +37,7 @@ class HubModel(Architecture):
     fields = (Field("text", "text", before=OPENING, after=CLOSING),)
     streams: ClassVar[tuple[str, ...]] = ("text",)
     kinds = (READER,)
-    first_reads_sum = False
+    first_reads_sum, positions_can_go = False, False
     what_it_answers = "nothing: it makes vectors, which are read by other programs"
 
     def __init__(
@@ -54,6 +54,10 @@ class HubModel(Architecture):
         return next(self.module.parameters()).device
 
     @property
+    def masks_can_change(self) -> bool:
+        return not self.config.gives_weights
+
+    @property
     def similarity(self) -> str:
         """None that can be exchanged: nobody trained these weights here."""
         return ""
@@ -66,6 +70,15 @@ class HubModel(Architecture):
         ids = super().inputs(rows)
         segments = [row["text"].segments or (0,) * len(row["text"].ids) for row in rows] if "text" in self.streams else []
         return (*ids, self.padded(segments, 0)) if self.marks_segments else ids
+
+    def examples(self, tokenizer: Tokenizer) -> list[Any]:
+        """Texts to try it on; of a model without a tokenizer ids."""
+        if not tokenizer.frames:
+            return [" ".join(str(i) for i in range(3, 11) if i < self.config.vocab_size)]
+        return self._examples(tokenizer)
+
+    def _examples(self, tokenizer: Tokenizer) -> list[Any]:
+        return ["The little dog was very hungry because it had not eaten.", "She is reading a book about the sea."]
 
     def answers_of(self, made: Any) -> Answers:
         """The logits of each output."""
@@ -94,9 +107,13 @@ class HubModel(Architecture):
         """Where the attentions of a pass over this row stand."""
         kind, n = self.kinds[0], text.shape[1]
         known = text != self.config.pad_id
-        return Places(
-            lambda frame: kind, n, start, {kind.key_stream: start + n}, {} if start else {kind.key_stream: known}, self.groups
-        )
+        padding = {} if start else {kind.key_stream: known}
+        return Places(lambda frame: kind, n, start, {kind.key_stream: start + n}, padding, self.groups, self.token_table)
+
+    @property
+    def token_table(self) -> Tensor | None:
+        """The embedding matrix."""
+        return self.module.get_input_embeddings().weight
 
     @property
     def groups(self) -> int:
@@ -151,6 +168,10 @@ class MaskedLM(HubModel):
     fields = (_ONE, _TWO, Field("masked", "text", optional=True, kind=POSITIONS))
     what_it_answers = "the token behind each mask"
 
+    def _examples(self, tokenizer: Tokenizer) -> list[Any]:
+        _, mask = tokenizer.special("mask") or (0, "hungry")
+        return [f"The little dog was very {mask}.", f"She is {mask} a book."]
+
     def answers_of(self, made: Any) -> Answers:
         return {MASKED: made.logits}
 
@@ -199,6 +220,11 @@ class QuestionAnswering(HubModel):
     )
     what_it_answers = "where the answer to a question begins and ends"
 
+    def examples(self, tokenizer: Tokenizer) -> list[Any]:
+        if not tokenizer.frames:
+            return [["3 4 5", "6 7 8 9"]]
+        return [["Where is Mary?", "Mary went to the kitchen. John moved to the garden."]]
+
     def answers_of(self, made: Any) -> Answers:
         return {"start": made.start_logits, "end": made.end_logits}
 
@@ -236,7 +262,8 @@ class EncoderDecoderLM(HubModel):
 
     def encode(self, given: Int[Tensor, "batch n"], masks: Masks) -> Float[Tensor, "batch n d_model"]:
         known = given != self.config.pad_id
-        places = Places(lambda frame: ENCODER_SELF, given.shape[1], 0, {"source": given.shape[1]}, {"source": known}, self.groups)
+        places = Places(lambda frame: ENCODER_SELF, given.shape[1], 0, {"source": given.shape[1]}, {"source": known}, self.groups,
+                        self.token_table)
         with watching(places):
             return self.module.get_encoder()(**self.row(given)).last_hidden_state
 
@@ -261,7 +288,7 @@ class EncoderDecoderLM(HubModel):
 
         lengths = {"source": memory.shape[1], "target": start + row.shape[1]}
         written = {} if start else {"target": row != self.config.pad_id}
-        return Places(kind, row.shape[1], start, lengths, {"source": known, **written}, self.groups)
+        return Places(kind, row.shape[1], start, lengths, {"source": known, **written}, self.groups, self.token_table)
 
     def longest(self, n_given: int) -> int:
         return min(2 * n_given + 20, self.config.n_ctx - 1)

@@ -76,7 +76,9 @@ def _mask(how: dict[str, Any], q: Tensor, k: Tensor, n_heads: int) -> Tensor | N
 
 
 def _added(mask: Tensor, q: Tensor) -> Tensor:
-    return torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill_(mask, -torch.inf) if mask.dtype == torch.bool else mask
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill_(mask, -torch.inf)
 
 
 def _as_asked(mask: Tensor | None, batch: int, n_heads: int, n_query: int, n_key: int) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from models.errors import CheckpointError
 from models.hub.config import HubConfig
 from models.hub.model import HubModel
+from models.hub.projections import same_memory
+from models.hub.recorder import Places, watching
 from models.trace import record
 
 NOTHING = (
@@ -56,6 +58,29 @@ def check_recorded(model: HubModel) -> None:
     for logits in _tensors(made):
         if not bool(logits.isfinite().all()):
             raise CheckpointError("with these weights the model's answer is not a number")
+
+
+class PositionTable(nn.Module):
+    """The vectors of places that a model was seen to look up, from the first place of a text on."""
+
+    def __init__(self, table: Tensor, is_learned: bool) -> None:
+        super().__init__()
+        self.table, self.is_learned = table, is_learned
+
+
+@torch.no_grad()
+def position_table(model: HubModel) -> PositionTable | None:
+    """None where the model looks up none, as one that turns its queries and keys by their places."""
+    ids = _ids(model.module, model.config)
+    given = model.kinds[0]
+    places = Places(lambda frame: given, ids.shape[1], token_table=model.token_table)
+    reader = model.module.get_encoder() if len(model.streams) > 1 else model.module
+    with record(), watching(places) as seen:
+        reader(input_ids=ids)
+    if (table := seen.position_table) is None:
+        return None
+    learned = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
+    return PositionTable(table[: model.config.n_ctx], learned)
 
 
 def _tensors(made: Any) -> list[Tensor]:

@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from models.hub import multi_head
 from models.hub.call import Call
 from models.hub.masks import Explained, explained, handed
-from models.hub.projections import Linear, Linears, Origin, linear_of, reads_joined
+from models.hub.projections import Linear, Linears, Origin, linear_of, reads_joined, same_memory
 from models.hub.taps import Tap, Taps
 from models.layers.masks import SiteKind
 from models.layers.similarity import of_scale
@@ -51,6 +51,7 @@ class Places:
     n_key: Mapping[str, int] = field(default_factory=dict)
     padding: Mapping[str, Bool[Tensor, "batch key"]] = field(default_factory=dict)
     groups: int = 1
+    token_table: Tensor | None = None               # the embedding matrix
 
 
 class Pass:
@@ -64,6 +65,7 @@ class Pass:
         self.calls: dict[str, int] = {}                       # name of a kind → how many attentions of it there were
         self.masks: dict[tuple, tuple[Tensor | None, Explained]] = {}
         self.open: AttentionSite | None = None                # the last attention, whose W_O may come next
+        self.position_table: Tensor | None = None             # the vectors of places, from the first one that a text stands at
         self._makers: dict[int, tuple[Tensor, str]] = {}
         self.odd: dict[str, str] = {}                         # path → why an attention there could not be recorded
 
@@ -123,6 +125,27 @@ class Pass:
             if tap.name not in self.recording.activations:
                 stream = self.places.kind(self.frame).query_stream
                 self.recording.tap("", tap.name, tensors[0], stream, tap.feature, tap.formula)
+
+    def looked_up(self, ids: Tensor, table: Tensor, vectors: Tensor) -> None:
+        """Vectors taken from a table: those of the tokens, or of places that follow each other, one for each token."""
+        kind, n = self.places.kind(self.frame), self.places.n_query
+        if ids.shape[-1:] != (n,) or vectors.dim() not in (2, 3) or self.recording is None:
+            return
+        vectors = vectors if vectors.dim() == 3 else vectors[None]
+        if self._is_token_table(table):
+            name, formula = "embedding", "embedding(token)"
+        else:
+            first = ids.reshape(-1, n)[:1]
+            if n < 2 or not torch.equal(first, first[:, :1] + torch.arange(n, device=ids.device)):
+                return
+            name, formula = "position", "position vectors, looked up"
+            self.position_table = table.detach()[int(first[0, 0]) - self.places.start :]
+        if f"{kind.stack}.{name}" not in self.recording.activations:
+            self.recording.tap(kind.stack, name, vectors, kind.query_stream, "d_model", formula)
+
+    def _is_token_table(self, table: Tensor) -> bool:
+        own = self.places.token_table
+        return own is not None and same_memory(own, table)
 
     def _odd(self, kind: SiteKind, n_query: int, n_key: int) -> str:
         """Why this attention has no place on the tokens of its streams; empty if it has one."""
@@ -211,6 +234,8 @@ class Watch(TorchFunctionMode):
         if func is F.multi_head_attention_forward:
             return multi_head.attend(self.of, func, *args, **kwargs)
         made = func(*args, **kwargs)
+        if func is F.embedding and len(args) > 1:
+            self.of.looked_up(args[0], args[1], made)
         if self.of.recording is not None and (linear := linear_of(func, args, kwargs, made)) is not None:
             self.of.called(linear)
         return made

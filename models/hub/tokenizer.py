@@ -138,7 +138,8 @@ class IdTokenizer(Tokenizer):
             start = text.index(word, at)
             at = start + len(word)
             if not (word.isascii() and word.isdigit() and int(word[:9]) < self._size):
-                raise ValueError(f"this model came without a tokenizer: type token ids from 0 to {self._size - 1}, not {word[:20]!r}")
+                wanted = f"token ids from 0 to {self._size - 1}"
+                raise ValueError(f"this model came without a tokenizer: type {wanted}, not {word[:20]!r}")
             ids.append(int(word))
             offsets.append((start, at))
         return framed(Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)), self.special(before), self.special(after))

@@ -24,13 +24,15 @@ from models.analysis.position_measures import FormulaMeasures, measure
 from models.analysis.reach import CHECKED, Choice, Reach, autograd_gap
 from models.analysis.reach import reach as reach_of
 from models.architectures.base import ORDER, POSITIONS, TEXT
-from models.checkpoint import FILES, Checkpoint, CheckpointError, Description, describe, snapshot_path
+from models.checkpoint import FILES, Checkpoint, CheckpointError, Description, snapshot_path
 from models.decoding import runs as decoding_runs
-from models.scope import folder_of, shipped_folder
+from models.hub import load as hub
+from models.scope import describe, shipped_folder
 from models.tokenizers.base import Encoding
 from models.tokenizers.encoding import hidable, order_of
 from models.trace.edits import Edits
 from models.training.scores import unmeasured
+from viz_app import checkpoints
 from viz_app.session.byte_cache import ByteCache, budget
 
 Value = TypeVar("Value")
@@ -43,12 +45,12 @@ SHORT = 64          # tokens of a text that may share a batch
 
 def scope(name: str) -> Scope:
     """The opened checkpoint of this shipped name or folder, as its files are now. Raises models.checkpoint.CheckpointError."""
-    return _kept.get(("opened", name, _files(name, FILES)), lambda: models.load(name), spared=True)
+    return _kept.get(("opened", name, _files(name, FILES)), lambda: checkpoints.opened(name), spared=True)
 
 
 def description(name: str) -> Description:
     """What the checkpoint of this shipped name or folder says it is; it is not opened. Raises models.checkpoint.CheckpointError."""
-    return _kept.get(("described", name, _files(name, FILES)), lambda: describe(folder_of(name)))
+    return _kept.get(("described", name, _files(name, FILES)), lambda: describe(name))
 
 
 def drawn_of(name: str, what: Hashable, make: Callable[[], Value]) -> Value:
@@ -229,7 +231,7 @@ def _files(name: str, files: Collection[str | Path]) -> tuple[tuple[int, ...], .
     try:
         folder = shipped_folder() / name
         folder = folder if folder.is_dir() else Path(name).expanduser()
-        found = [(folder / file).stat() for file in files]
+        found = [path.stat() for path in (folder / file for file in files) if path.exists() or not hub.is_folder(folder)]
     except (OSError, ValueError, RuntimeError):     # not there, or no path at all; models.load says what is wrong
         return ()
     return tuple((one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino) for one in found)

@@ -59,7 +59,7 @@ def readable_examples(scope: Scope) -> list[Example]:
     ]
     *first, last = lines[0]
     beginnings = ((*first, last[:end]) for end in range(len(last), 0, -1))
-    return [texts for texts in lines if readable(scope, *texts)] or [next(b for b in beginnings if readable(scope, *b))]
+    return [texts for texts in lines if readable(scope, *texts)] or [next((b for b in beginnings if readable(scope, *b)), lines[0])]
 
 
 def suited(scope: Scope) -> list[str]:

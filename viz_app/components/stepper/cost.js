@@ -15,6 +15,7 @@ class Cost {
 
   show(picture, theme) {
     Object.assign(this, { picture, theme, width: this.svg.clientWidth, height: 150 });
+    if (!picture.work) return;     // a model whose products are not counted
     this.note.textContent = "Multiply–adds of the decoder's matrix products at each step, counted from the model's sizes.";
     this.svg.replaceChildren();
     const { cached, uncached } = picture.work, steps = cached.length;
@@ -47,6 +48,7 @@ class Cost {
   }
 
   at(step) {
+    if (!this.picture.work) return;
     const { work } = this.picture, { cached, uncached, parallel } = work, now = Math.min(step, cached.length - 1);
     if (this.picture.family === "recurrent") this.state(now);
     else this.keys(now);

@@ -32,6 +32,7 @@ class Stepper {
     Object.assign(this, { picture, theme });
     this.wording = WORDING[picture.family];
     this.root.querySelector(".cost .work").textContent = this.wording.work;
+    this.root.querySelector(".cost").hidden = !picture.work;
     if (this.waiting === picture.step) this.waiting = undefined;
     this.step = this.playing ? this.step : (this.waiting ?? picture.step);   // a step on its way to Python is not taken back
     this.slider.max = picture.steps;

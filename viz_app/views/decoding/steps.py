@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from models.analysis.multiply_adds import work
+from models.analysis.multiply_adds import is_counted, work
 from models.decoding.runs import Method, Run, first_divergence
 from models.scope import Scope
 from models.tokenizers.base import Encoding, Tokenizer
@@ -237,7 +237,10 @@ def _free(story: Story, tokenizer: Tokenizer) -> dict[str, Any] | None:
     return {"written": _json(written), "taken": list(story.free.taken), "shared": by_itself, "sharedByForced": by_force}
 
 
-def _work(story: Story, scope: Scope) -> dict[str, Any]:
+def _work(story: Story, scope: Scope) -> dict[str, Any] | None:
+    """What is computed at each step; None of a model whose products are not known one by one."""
+    if not is_counted(scope.config):
+        return None
     given_stream = scope.model.fields[0].stream
     n_source = 0 if scope.model.continues else len(story.trace.streams[given_stream].ids)
     count = work(scope.config, n_source, len(story.serial), story.n_opening)

@@ -43,6 +43,10 @@ def inside(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     if not run.trace.attention:
         return no_attention(run, st.container())
     ui.written(run.trace, run.terms, run.stale)
+    if why := text.not_walked(run.trace):
+        with st.container(key="explanation"):
+            st.markdown(why)
+        return None
     choices, tokens = choose(run)
     _lay_out(payloads(run, choices), run, choices, tokens)
     return None if choices.view == DRAWN_BY_STREAMLIT else partial(payloads, choices=choices)
@@ -70,7 +74,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, tokens: DeltaGe
         unlike = words.departures(run.scope.config) if view == "walk" else ""
         place = words.kind_title(site) if view == "several" else words.place(site, cell.head)
         explanation = f"**{place}.** {text.explain(view, site, run.terms)}"
-        st.markdown("\n\n".join(part for part in (explanation, unlike) if part))
+        st.markdown("\n\n".join(part for part in (explanation, text.missing(site), unlike) if part))
         _downloads(cell, choices)
     with right:
         ui.checks_panel(drawn["checks"], similarity.trained(run, choices.similarity))

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from models.analysis import head_walk
 from models.analysis.checks import Check, check_site
+from models.trace import Trace
+from viz_app import words
 from viz_app.drawing.notes import checked
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -48,8 +50,14 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         **similarity.note(run, compared, choices.site, choices.head, choices.similarity),
         "choice": cells.token_choice(trace, cell, terms),
         **({choices.view: views[choices.view]()} if choices.view in views else {}),
-        "checks": checked(head_walk.check_walk(trace, cell.site, cell.query, cell.head)),
+        "checks": checked(_checks(trace, cell)),
     }
+
+
+def _checks(trace: Trace, cell: Cell) -> list[Check]:
+    """Of a head that can be walked each step; of another what must hold of its weights."""
+    walked = cell.site.projections or words.is_alignment(cell.site)
+    return head_walk.check_walk(trace, cell.site, cell.query, cell.head) if walked else check_site(cell.site)
 
 
 def _of_several(run: CurrentRun, choices: Choices) -> Pictures:

@@ -3,7 +3,7 @@ in stages.py and comparing.py.
 """
 
 from models.analysis.head_walk import Heads
-from models.trace import AttentionSite
+from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.labels import ARROW, SPACE, SPECIAL_NAMES, Label
 
@@ -18,11 +18,34 @@ VIEWS = {
 }
 
 
+GIVEN = (
+    "**The library of this model hands out finished weights** and not what they come from: no queries, keys, values or scores. "
+    "The page Attention shows the weights; how one of them comes about cannot be shown."
+)
+
+
+def not_walked(trace: Trace) -> str:
+    """Why no head of this run can be looked into; empty if one can."""
+    return "" if any(site.has_causes for site in trace.attention.values()) else GIVEN
+
+
 def views(site: AttentionSite, n_heads: int) -> dict[str, str]:
-    """The views this attention can be seen in: without a division there is nothing to scale, without W_O nothing to sum, and of
-    one head in all its layers nothing to compare."""
-    without = {"scaling": site.similarity.name != "scaled dot", "heads": words.is_alignment(site), "several": n_heads == 1}
+    """The views this attention can be seen in: without a division there is nothing to scale, without W_O nothing to sum, without
+    W_Q, W_K and W_V no way from a token to the score, and of one head in all its layers nothing to compare."""
+    walked = words.is_alignment(site) or bool(site.projections)
+    without = {"walk": not walked, "matrices": not walked, "scaling": site.similarity.name != "scaled dot",
+               "heads": words.is_alignment(site) or not walked, "several": n_heads == 1 and walked}
     return {view: name for view, name in VIEWS.items() if not without.get(view)}
+
+
+def missing(site: AttentionSite) -> str:
+    """What is not shown of this attention, and why; empty where all is."""
+    if words.is_alignment(site) or site.projections:
+        return ""
+    return (
+        "**No walk from the tokens here.** The query and key that meet are not x·W alone: this model turns them by their position, "
+        "normalises them or shares keys among heads before they meet. q, k and v are kept as its attention was given them."
+    )
 
 
 

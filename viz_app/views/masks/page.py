@@ -28,6 +28,11 @@ def masks(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         with st.container(key="explanation"):
             st.markdown(text.NO_MASK)
         return None
+    if not run.scope.model.masks_can_change:
+        ui.written(run.trace, run.terms, run.stale)
+        with st.container(key="explanation"):
+            st.markdown(text.GIVEN)
+        return None
     strip = st.container()
     choices, slot = controls.choose(run)
     _lay_out(payloads(run, choices), run, choices, strip, slot)

@@ -28,6 +28,10 @@ if it grows again; new cells follow the other layers.
 **If a whole row is blocked,** its query reads nothing: all its weights are 0 (not NaN), {then}
 """
 
+GIVEN = (
+    "**The masks of this model cannot be painted.** Its library hands out finished weights, worked out in a place that cannot be "
+    "reached from here. The page Attention shows them."
+)
 NO_MASK = """
 **A recurrence has no mask.** A mask says which tokens an attention may read; this model has no attention. What the
 other masks do, it does by its order: its decoder makes the state s(i) from s(i−1) and the token before, so nothing later
