@@ -1,5 +1,7 @@
 """Every page with a GPT that classifies, and the page Task with runs that differ in λ."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from small import random_gpt
 from test_pages_of_bert import opened
 
 import models
+from models.analysis.checks import Check
 from models.checkpoint import save_checkpoint
 from models.scope import Scope
 from models.tokenizers.base import Tokenizer
@@ -16,7 +19,9 @@ from viz_app.drawing.payload import unpack
 from viz_app.session import reference_models
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.reference_models import alike_but_for_lambda
-from viz_app.views.task.classes import classes
+from viz_app.session.url_state import Focus
+from viz_app.views.task.choices import Choices
+from viz_app.views.task.classes import LambdaRun, check_probabilities, classified
 
 TEXT = "a fine day"
 PAGES = ("attention", "task", "inside", "layer", "positions", "masks", "decoding", "from_rnn")
@@ -44,15 +49,16 @@ def offered(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "offered", lambda: [str(scope.path) for scope in scopes.values()])
 
 
-def shown(scope: Scope, text: str = TEXT) -> tuple[dict, dict[str, np.ndarray], list]:
+def shown(scope: Scope, text: str = TEXT) -> tuple[dict[str, bytes], list[Check]]:
     trace = scope.run(text)
-    drawn, checks = classes(CurrentRun(scope, trace), trace.outputs["classes"])
-    return *unpack(drawn), checks
+    return classified(CurrentRun(scope, trace), trace.outputs["classes"], Choices(None, Focus()))
 
 
 def test_runs_that_differ_in_lambda_alone_stand_side_by_side(scopes: dict[str, Scope]) -> None:
     """By λ, each with its own model's probabilities."""
-    header, arrays, checks = shown(scopes["half"])
+    drawn, checks = shown(scopes["half"])
+    assert list(drawn) == ["classes", "pair"]
+    header, arrays = unpack(drawn["classes"])
     assert [(run["whose"], run["title"], run["chosen"]) for run in header["runs"]] == [
         ("none", "λ = 0", False), ("half", "λ = 0.5", True), ("one", "λ = 1", False),
     ]  # fmt: skip
@@ -64,25 +70,29 @@ def test_runs_that_differ_in_lambda_alone_stand_side_by_side(scopes: dict[str, S
         assert run["score"] == f"Held-out accuracy {scopes[run['whose']].training['scores']['held-out accuracy']:g} % over 7 cases."
         assert run["name"] == str(scopes[run["whose"]].path)
     assert [check.name for check in checks if not check.passed] == []
-    assert "another λ" in header["title"]
+    own = unpack(drawn["pair"])[1]
+    np.testing.assert_array_equal(own["p"], arrays["p"][3:6])
+    assert any(np.allclose(own["weights"], row) for layer in (0, 1) for row in _rows(scopes["half"], layer))      # of [extract]
+
+
+def _rows(scope: Scope, layer: int) -> list[np.ndarray]:
+    site = scope.run(TEXT).attention[f"decoder.layers.{layer}.self_attn"]
+    return [site.weights(head)[-1].numpy() for head in range(site.n_heads)]
 
 
 def test_a_run_without_others_stands_alone(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
-    header, arrays, _ = shown(scopes["foreign"])
-    assert [run["whose"] for run in header["runs"]] == ["foreign"]
-    assert "another λ" not in header["title"]
+    assert list(shown(scopes["foreign"])[0]) == ["pair"]
     monkeypatch.setattr(checkpoints, "offered", list)       # opened from a folder that is not offered
-    header, arrays, _ = shown(scopes["half"])
-    assert [(run["whose"], run["title"], run["chosen"]) for run in header["runs"]] == [("half", "", True)]
-    assert arrays["p"].shape == (3,)
+    assert list(shown(scopes["half"])[0]) == ["pair"]
 
 
 def test_a_wrong_probability_fails_its_check(scopes: dict[str, Scope]) -> None:
-    trace = scopes["half"].run(TEXT)
-    output = trace.outputs["classes"]
-    output.__dict__["probabilities"] = output.probabilities.roll(1)
-    (check,) = classes(CurrentRun(scopes["half"], trace), output)[1]
-    assert not check.passed
+    output = scopes["half"].run(TEXT).outputs["classes"]
+    right = LambdaRun("half", scopes["half"], 0.5, output)
+    assert check_probabilities([right]).passed
+    wrong = replace(output)
+    wrong.__dict__["probabilities"] = output.probabilities.roll(1)
+    assert not check_probabilities([right, replace(right, output=wrong)]).passed
 
 
 def test_runs_are_alike_only_with_one_recipe_one_start_and_the_same_data(scopes: dict[str, Scope]) -> None:

@@ -32,7 +32,7 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
 
 def choose_position(position: int) -> None:
     """Show the answer at this position of the run that stands on the page."""
-    url_state.keep(POSITION, kept(first_output(live.session().shown.trace), position))
+    url_state.keep(POSITION, kept(live.session().shown.trace.next_token, position))
 
 
 def hide(positions: Sequence[int]) -> None:

@@ -12,7 +12,6 @@ from models.tokenizers.base import Tokenizer
 from models.trace import AttentionSite
 from models.trace.outputs import NextToken, Output
 from viz_app.drawing.labels import Label, labels
-from viz_app.drawing.notes import first_output
 from viz_app.drawing.payload import pack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding.steps import token_label, token_labels
@@ -57,13 +56,14 @@ class Answer:
 
 
 def answer(run: CurrentRun, choices: Choices) -> Answer:
-    """The answer at the chosen position of this run; where there is none, at the last of a text that goes on, and at the most
+    """The answer at the chosen position of this run; where there is none, at the last of a text that may go on, at the most
     surprising of a text that was written."""
-    output = first_output(run.trace)
+    output = run.trace.next_token
     expected, n = expectations(output), len(output.logits)
     position = choices.position
     if position is None or position >= n:
-        position = int(expected.surprisal.argmax()) if output.is_closed else n - 1
+        ends = output.is_closed or not run.scope.model.can_write
+        position = int(expected.surprisal.argmax()) if ends else n - 1
     return Answer(run, output, expected, position)
 
 
