@@ -51,7 +51,7 @@ def test_few_pairs_train_the_tiny_transformer_of_wu_et_al() -> None:
 
 def test_a_recipe_that_says_nothing_else() -> None:
     assert asdict(Recipe(7)) == {
-        "steps": 7, "warmup": 1000, "learning_rate": 1.0, "label_smoothing": 0.1, "clip": 1.0, "average_last": 0.2, "seed": 1, "new_only": False,
+        "steps": 7, "warmup": 1000, "learning_rate": 1.0, "label_smoothing": 0.1, "clip": 1.0, "average_last": 0.2, "seed": 1,
         "validate_every": 500, "save_every": 200, "score_cases": 200, "patience": 0, "snapshots": False, "n_snapshots": 12,
         "snapshot_ratio": 2, "new_only": False,
     }  # fmt: skip
