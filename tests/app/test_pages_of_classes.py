@@ -21,7 +21,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.reference_models import alike_but_for_lambda
 from viz_app.session.url_state import Focus
 from viz_app.views.task.choices import Choices
-from viz_app.views.task.classes import LambdaRun, check_probabilities, classified
+from viz_app.views.task.classes import LambdaRun, _score, check_probabilities, classified
 
 TEXT = "a fine day"
 PAGES = ("attention", "task", "inside", "layer", "positions", "masks", "decoding", "from_rnn")
@@ -38,7 +38,7 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
         model = random_gpt(seed, vocab_size=tokenizer.vocab_size, head="classes", classes="bad,good,so so")
         record = {"step": 0, "task": "classify", "recipe": {"seed": seed if name == "foreign" else 1}, "start": start,
                   "data": {"file": "own.tsv", "fold": 0, "lm_weight": factor}, "examples": [TEXT],
-                  "scores": {"held-out accuracy": 60.0 + seed, "cases": 7}}
+                  "scores": {"held-out accuracy": 60.0 + seed, "text perplexity": 1234.5 + seed, "cases": 7}}
         save_checkpoint(folder, model, tokenizer, record)
         found[name] = models.load(folder, device="cpu")
     return found
@@ -67,7 +67,8 @@ def test_runs_that_differ_in_lambda_alone_stand_side_by_side(scopes: dict[str, S
     for run, one in zip(header["runs"], p, strict=True):
         assert [label for _, (label, _, _), _ in run["rows"]] == ["bad", "good", "so so"]
         assert [mark for *_, mark in run["rows"]] == ["most probable" * (i == int(one.argmax())) for i in range(3)]
-        assert run["score"] == f"Held-out accuracy {scopes[run['whose']].training['scores']['held-out accuracy']:g} % over 7 cases."
+        accuracy, perplexity, _ = scopes[run["whose"]].training["scores"].values()
+        assert run["score"] == f"Held-out accuracy {accuracy:g} % over 7 cases; perplexity of their text {perplexity:,.0f}."
         assert run["name"] == str(scopes[run["whose"]].path)
     assert [check.name for check in checks if not check.passed] == []
     own = unpack(drawn["pair"])[1]
@@ -112,3 +113,8 @@ def test_every_page_opens_and_every_check_on_it_passes(scopes: dict[str, Scope],
     if name == "decoding":
         assert "closed by a special token" in prose(app)
 
+
+
+def test_a_run_without_a_score_says_so() -> None:
+    assert _score({}) == "No score was measured."
+    assert _score({"held-out accuracy": 61.5, "cases": 1000}) == "Held-out accuracy 61.5 % over 1,000 cases."

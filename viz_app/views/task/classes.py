@@ -18,6 +18,8 @@ from viz_app.views.task.choices import Choices
 from viz_app.views.task.pair import pair
 from viz_app.views.task.reading import Drawn
 
+PERPLEXITY = "text perplexity"      # of the scores of models.tasks.classify
+
 
 @dataclass(frozen=True)
 class LambdaRun:
@@ -61,7 +63,7 @@ def classes(run: CurrentRun, output: ClassProbabilities, runs: list[LambdaRun]) 
         "runs": [
             {
                 "name": each.name, "title": f"λ = {each.factor:g}", "whose": each.scope.name, "chosen": each.output is output,
-                "score": text.score(words.measured(_first(each.scope.training.get("scores", {})))),
+                "score": _score(each.scope.training.get("scores", {})),
                 "rows": [[i, [name, "", False], text.MOST * (name == each.output.predicted)]
                          for i, name in enumerate(each.output.names)],
             }
@@ -83,7 +85,7 @@ def check_probabilities(runs: list[LambdaRun]) -> Check:
     return Check("the classes' probabilities are softmax of their logits", worst, 1e-6, "Largest difference, worked out by hand")
 
 
-def _first(scores: dict[str, Any]) -> dict[str, Any]:
-    """The first of a model's scores, and over how many cases."""
+def _score(scores: dict[str, Any]) -> str:
+    """The first of a model's scores, over how many cases, and its perplexity there."""
     names = [name for name in scores if name != "cases"][:1]
-    return {name: scores[name] for name in (*names, "cases") if name in scores}
+    return text.score(words.measured({name: scores[name] for name in (*names, "cases") if name in scores}), scores.get(PERPLEXITY))
