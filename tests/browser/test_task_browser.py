@@ -54,3 +54,29 @@ def test_the_picture_fits_the_window(page: Page, width: int) -> None:
         assert 300 < box["y"] + box["height"] <= 720
     for box in page.locator(".answers small, .answers .number, .answers .mark, .answers em").all()[:40]:
         assert box.evaluate("(e) => parseFloat(getComputedStyle(e).fontSize)") >= 12
+
+
+def test_a_click_on_another_lambda_opens_that_run(page: Page) -> None:
+    """Bars, and the row that [extract] reads, are those of the run that is chosen."""
+    said, names = "The film was long and I nearly fell asleep.", ("gpt-sentiment-0", "gpt-sentiment", "gpt-sentiment-1")
+    site, head = "decoder.layers.2.self_attn", 3
+    runs = {name: models.load(name, device="cpu").run(said) for name in names}
+    p = {name: run.outputs["classes"].logits.double().softmax(-1).tolist() for name, run in runs.items()}
+
+    def shown(box: str, value: str) -> list[float]:
+        return [float(one.get_attribute(value)) for one in page.locator(box).all()]
+
+    visit(page, "task", ".classes[data-painted]", checkpoint="gpt-sentiment", text=said, site=site, head=str(head))
+    for chosen in ("gpt-sentiment", "gpt-sentiment-1", "gpt-sentiment-0"):
+        if chosen != "gpt-sentiment":
+            page.locator(f'.classes .run[data-name="{chosen}"] .choose').click()
+            in_url(page, "checkpoint", chosen)
+        expect(page.locator('.classes .run[data-chosen="true"] .choose span')).to_have_text(chosen)
+        assert [one.get_attribute("data-name") for one in page.locator(".classes .run").all()] == list(names)
+        for name in names:
+            assert shown(f'.classes .run[data-name="{name}"] .bar', "data-p") == pytest.approx(p[name], abs=1e-5)
+        expect(page.locator(".pair .list .number").first).to_have_text(f"{p[chosen][0]:.3f}")
+        assert shown(".pair .list .bar", "data-p") == pytest.approx(p[chosen], abs=1e-5)
+        row = runs[chosen].attention[site].weights(head)[-1].tolist()
+        assert shown(".pair .read", "data-weight") == pytest.approx(row, abs=1e-5)
+    assert len({round(each[0], 3) for each in p.values()}) == 3

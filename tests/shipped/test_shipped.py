@@ -24,6 +24,7 @@ from models.tasks.translation import TATOEBA_LICENCE
 from models.training.evaluation import score
 from models.training.likelihood import baselines, likelihoods
 from models.training.recipe import Recipe
+from viz_app.session.reference_models import alike_but_for_lambda
 
 LIMITS = {   # checkpoint → megabytes it may take
     "bert": 3,
@@ -31,6 +32,7 @@ LIMITS = {   # checkpoint → megabytes it may take
     "dates-multihead": 1, "dates-rnn": 1, "dates-scaled-dot": 1, "dates-self-attn": 1, "dates-stacked": 1,
     "dates-stacked-residual": 1,
     "eng-fra": 12, "eng-fra-bahdanau": 12, "eng-fra-rnn": 12, "gpt": 10, "gpt-char": 6,
+    "gpt-sentiment": 3, "gpt-sentiment-0": 3, "gpt-sentiment-1": 3,
 }
 SCORES = {   # checkpoint → least score recorded on held-out cases
     "dates": 99, "dates-bahdanau": 99, "eng-fra": 40, "eng-fra-bahdanau": 40, "eng-fra-rnn": 20,
@@ -49,6 +51,10 @@ TEXTS = {   # checkpoint of running text → the files it learned from, and what
 ANSWERS = {   # checkpoint that does not write → the files it learned from, what is said of their licence, least scores
     "bert": (*TEXTS["gpt"], {"held-out masked accuracy": 30, "next-sentence accuracy": 55}),
 }
+CLASSIFIED = {"gpt-sentiment": 0.5, "gpt-sentiment-0": 0, "gpt-sentiment-1": 1}      # checkpoint → λ
+SENTIMENT = [DATA / "sentiment" / f"{name}.tsv" for name in ("imdb", "yelp", "amazon_cells")]
+KOTZIAS = "Sentiment Labelled Sentences (Kotzias et al. 2015), CC BY 4.0"
+WRITERS = [name for name in LIMITS if name not in (*TEXTS, *ANSWERS, *CLASSIFIED)]
 CASES = 300   # of each checkpoint, scored again
 MEGABYTE = 2**20
 
@@ -103,16 +109,21 @@ def test_the_record_says_how_the_weights_came_to_be(scope):
     assert record["step"] == record["recipe"]["steps"]
     assert record["training_seconds"] > 0
     assert record["data"]
-    assert record["scores"]["cases"] >= 1000
+    assert record["scores"]["cases"] >= (500 if scope.name in CLASSIFIED else 1000)
     validated = [row["validation loss"] for row in record["curve"] if "validation loss" in row]
     assert len(validated) >= 4
-    if scope.name != "dates-stacked":   # shipped to show that a stack without residual connections does not learn
+    # a stack without residual connections does not learn; of 2,000 sentences the right class is found more often, though with less
+    # and less doubt where it is not
+    if scope.name not in ("dates-stacked", *CLASSIFIED):
         assert validated[-1] < validated[0]
     if scope.name in TEXTS:
         assert TEXTS[scope.name][1] in record["licence"]
         assert len(record["examples"]) == 5
     elif scope.name in ANSWERS:
         assert ANSWERS[scope.name][1] in record["licence"]
+        assert len(record["examples"]) == 5
+    elif scope.name in CLASSIFIED:
+        assert record["licence"] == f"{KOTZIAS}; began as gpt: {models.load('gpt', device='cpu').training['licence']}"
         assert len(record["examples"]) == 5
     else:
         assert sum(group["cases"] for group in record["by_length"]) == record["scores"]["cases"]
@@ -121,7 +132,7 @@ def test_the_record_says_how_the_weights_came_to_be(scope):
 
 def test_the_recorded_command_gives_that_recipe_and_those_sizes(scope):
     options = cli._parser().parse_args(shlex.split(scope.training["command"])[1:])
-    plan = train_command.plan_of(options)
+    plan = train_command.plan_of(options, start=models.load(options.start, device="cpu") if options.start else None)
     assert plan.recipe == Recipe(**scope.training["recipe"])
     sizes = asdict(scope.config)
     assert plan.sizes.items() <= sizes.items()
@@ -239,7 +250,7 @@ def test_a_model_of_text_goes_on_with_a_beginning(name, capsys):
     assert written.text.strip() in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", [name for name in LIMITS if name not in (*TEXTS, *ANSWERS)])
+@pytest.mark.parametrize("name", WRITERS)
 def test_the_scores_are_what_the_record_says(name):
     """Whole groups of source length again, each against its own recorded score: every case of it, decoded anew.
 
@@ -262,7 +273,7 @@ def test_the_scores_are_what_the_record_says(name):
             assert again == pytest.approx(group["score"], abs=0.3)
 
 
-@pytest.mark.parametrize("name", [name for name in LIMITS if name not in (*TEXTS, *ANSWERS)])
+@pytest.mark.parametrize("name", WRITERS)
 def test_the_whole_score_is_that_of_its_groups(name):
     """Exact match of all is the mean over the groups, each counted by its cases; BLEU of all lies among theirs."""
     record = models.load(name, device="cpu").training
@@ -273,6 +284,38 @@ def test_the_whole_score_is_that_of_its_groups(name):
         right = sum(round(g["score"] * g["cases"] / 100) for g in groups)
         assert scores["held-out exact match"] == pytest.approx(100 * right / scores["cases"], abs=0.005)
         assert all(g["score"] == pytest.approx(100 * round(g["score"] * g["cases"] / 100) / g["cases"], abs=0.01) for g in groups)
+
+
+@pytest.mark.parametrize("name", CLASSIFIED)
+def test_the_accuracy_is_what_the_record_says(name, capsys):
+    """All of the held-out texts, classified again, some of them one after the other through `Scope.run`; and the bag of words."""
+    for path in SENTIMENT:
+        wants(path, f"{name}'s")
+    scope = models.load(name, device="cpu")
+    record, fold = scope.training, scope.training["data"]["fold"]
+    task = open_task("classify", SENTIMENT, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx, lm_weight=CLASSIFIED[name], fold=fold)
+    assert task.data() == record["data"]
+    cases = task.held_out()
+    assert record["scores"]["cases"] == len(cases)
+    said = ["negative", "positive"]
+    right = sum(said.index(scope.run(case.source).output) == int(case.references[0]) for case in cases[:100])
+    found, some = task.measured(scope.model), task.measured(scope.model, 100)
+    assert right == pytest.approx(some["accuracy"], abs=1.01)      # rounding may turn one that is nearly even
+    recorded = {name.removeprefix("held-out "): value for name, value in record["scores"].items() if name != "cases"}
+    assert found == pytest.approx(recorded, abs=100 / len(cases) + 0.001, rel=1e-3)
+    assert cli.main(["decode", name, cases[0].source, "--device", "cpu"]) == 0
+    assert capsys.readouterr().out.split()[0] in said
+
+
+def test_the_runs_of_one_text_began_as_gpt_and_differ_in_lambda():
+    """What the page lays side by side."""
+    gpt, first, *others = (models.load(name, device="cpu") for name in ("gpt", *CLASSIFIED))
+    for scope in (first, *others):
+        assert scope.training["start"] == {"name": "gpt", "weights": gpt.weights_digest}
+        assert scope.training["data"]["lm_weight"] == CLASSIFIED[scope.name]
+        assert not torch.equal(scope.model.embedding.weight[:4000], gpt.model.embedding.weight)
+    assert all(scope.training["recipe"] == first.training["recipe"] for scope in others)
+    assert list(alike_but_for_lambda(first)) == ["gpt-sentiment-0", "gpt-sentiment", "gpt-sentiment-1"]
 
 
 # README's figures
@@ -314,7 +357,7 @@ def test_the_readmes_sizes_and_scores_are_the_checkpoints_own():
         assert len(numbers(scores)) == len(results)
         assert all(map(is_printed, results, numbers(scores)))
         metric = {
-            "translation": "BLEU", "dates": "%", "language": "perplexity", "mlm": "masked accuracy", "span": "%",
+            "translation": "BLEU", "dates": "%", "language": "perplexity", "mlm": "masked accuracy", "span": "%", "classify": "%",
         }[scopes[0].task]
         assert metric in scores
         if steps := re.search(r"([\d,]+) steps", what):
