@@ -15,6 +15,7 @@ from models.architectures.bert import BERT, BERTConfig
 from models.architectures.gpt import GPT, GPTConfig
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.architectures.transformer import Transformer, TransformerConfig
+from models.architectures.xlnet import XLNet, XLNetConfig
 from models.tasks.base import Case
 from models.tokenizers.base import END, Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, finish
@@ -76,6 +77,12 @@ def random_bert(seed: int = 1, **changes: Any) -> BERT:
     """An encoder with its heads in evaluation mode with random weights."""
     sizes = {"vocab_size": VOCAB, "d_model": N_HEADS * D_HEAD, "n_heads": N_HEADS, "n_layers": 2, "d_ff": D_FF, "n_ctx": N_CTX}
     return randomised(BERT(BERTConfig(**sizes | changes)), seed)
+
+
+def random_xlnet(seed: int = 1, **changes: Any) -> XLNet:
+    """Of two layers, with an even d_head: half sines, half cosines."""
+    sizes = {"d_model": N_HEADS * (D_HEAD + 1), "n_heads": N_HEADS, "n_layers": 2, "d_ff": D_FF, "n_ctx": N_CTX}
+    return randomised(XLNet(XLNetConfig(**{"vocab_size": VOCAB} | sizes | changes)), seed)
 
 
 def words_of(*texts: str) -> Tokenizer:

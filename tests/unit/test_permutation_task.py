@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_xlnet import random_xlnet
+from small import random_xlnet
 
 import models
 from models import cli

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small import BATCH, D_FF, D_HEAD, N_CTX, N_HEADS, VOCAB, random_ids, randomised
+from small import BATCH, D_FF, D_HEAD, N_HEADS, VOCAB, random_ids, random_xlnet
 from torch import Tensor
 from transformers import XLNetConfig as TheirConfig
 from transformers import XLNetLMHeadModel
@@ -20,11 +20,6 @@ from models.trace import Recording, record
 from models.trace.outputs import TokenInOrder
 
 N, N_LAYERS, D_MODEL = 13, 2, N_HEADS * (D_HEAD + 1)      # an even d_head: half sines, half cosines
-
-
-def random_xlnet(**changes: int) -> XLNet:
-    sizes = {"vocab_size": VOCAB, "d_model": D_MODEL, "n_heads": N_HEADS, "n_layers": N_LAYERS, "d_ff": D_FF, "n_ctx": N_CTX}
-    return randomised(XLNet(XLNetConfig(**sizes | changes)))
 
 
 def theirs(model: XLNet) -> XLNetLMHeadModel:

@@ -40,6 +40,9 @@ class Seen {
     }
     context.font = `12px ${theme.font}`;
     context.textBaseline = "middle";
+    context.textAlign = "left";
+    context.fillStyle = theme.quiet;
+    context.fillText(fit(`${axes[0]} ↓  ${axes[1]} →`, room - 6, (text) => context.measureText(text).width), 0, SIDE / 2);
     const step = Math.max(1, Math.ceil(13 / this.cell)), measure = (text) => context.measureText(text).width;
     for (let i = 0; i < n; i += step) {
       const chosen = i === position;

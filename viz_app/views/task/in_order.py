@@ -61,7 +61,7 @@ def _payload(run: CurrentRun, output: TokenInOrder, position: int, site: Attenti
         "title": text.order_title(output), "summary": text.order_summary(output), "file": file_name(run.trace, "order"),
         "tokens": [one.as_json() for one in own], "order": list(output.order), "position": position,
         "expected": [token_label(tokenizer, one).as_json() for one in top.indices.tolist()],
-        "streams": [[role, title] for role, title in STREAMS.items()], "axes": ["who is predicted", "who is seen"],
+        "streams": [[role, title] for role, title in STREAMS.items()], "axes": ["predicted", "seen"],
         "answer": {
             "title": text.guess_title(own[position].text, 0, 1),
             "from": text.predicted_from([own[i].text for i in before]),

@@ -1,0 +1,126 @@
+"""Every page with a model that predicts in an order: it draws what applies, and says in a sentence what does not; and the order
+typed, put by a button, and held in the address."""
+
+from pathlib import Path
+
+import pytest
+from app_parts import picture, prose, said
+from small import random_xlnet
+from streamlit.testing.v1 import AppTest
+
+import models
+from models.checkpoint import save_checkpoint
+from models.scope import Scope
+from models.tokenizers.base import Tokenizer
+from viz_app import checkpoints
+
+TEXT, SECOND = "badcgef", "hab"
+PAGES = ("attention", "task", "inside", "layer", "positions", "masks", "decoding", "from_rnn")
+CHECKED = ("attention", "task", "inside", "layer", "masks")
+
+
+@pytest.fixture(scope="module")
+def scope(tmp_path_factory: pytest.TempPathFactory) -> Scope:
+    folder, tokenizer = tmp_path_factory.mktemp("models") / "orders", Tokenizer.characters("abcdefgh ")
+    model = random_xlnet(vocab_size=tokenizer.vocab_size)
+    save_checkpoint(folder, model, tokenizer, {"step": 0, "task": "permutation", "examples": [TEXT]})
+    return models.load(folder, device="cpu")
+
+
+@pytest.fixture(autouse=True)
+def offered(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "offered", lambda: [str(scope.path)])
+
+
+def page_of(name: str) -> None:
+    from importlib import import_module
+
+    from viz_app.navigation import _page
+
+    _page(getattr(import_module(f"viz_app.views.{name}.page"), name))
+
+
+def opened(scope: Scope, name: str, **params: str) -> AppTest:
+    app = AppTest.from_function(page_of, default_timeout=200, args=(name,))
+    for key, value in {"checkpoint": str(Path(scope.path)), **params}.items():
+        app.query_params[key] = value
+    return app.run()
+
+
+def order_of(app: AppTest) -> list[int]:
+    return picture(app, "order")[0]["order"]
+
+
+def note(app: AppTest) -> tuple[str, str]:
+    found = said(app, "note order")
+    return found["look"], found["rows"][0][1]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_opens_and_every_check_on_it_passes(scope, name):
+    app = opened(scope, name, second_text=SECOND, order="3-2-4-1", site="encoder.layers.1.query_attn")
+    assert not app.exception
+    assert dict(said(app, "written")["rows"])["label-out"] == "predicted in the order 3 → 2 → 4 → 1 → 5 → 6 → 7 → 8 → 9 → 10"
+    if name in CHECKED:
+        looks = [look for look, _ in said(app, "checks")["rows"]]
+        assert "passed" in looks
+        assert "failed" not in looks
+    expected = {
+        "positions": "its positions are relative", "decoding": "this model is given one", "task": "the query stream may",
+        "from_rnn": "does not read one text to write another",
+    }
+    assert expected.get(name, "") .replace("the query stream may", "may not see its own token") in prose(app)
+
+
+@pytest.mark.parametrize("view", ["matrices", "scaling", "heads", "several"])
+def test_every_view_of_a_head(scope, view):
+    app = opened(scope, "inside", **{"inside-view": view, "site": "encoder.layers.0.content_attn"})
+    assert not app.exception
+    assert "failed" not in [look for look, _ in said(app, "checks")["rows"]]
+
+
+@pytest.mark.parametrize("section", ["Curves", "Added or concatenated"])
+def test_every_section_of_positions(scope, section):
+    app = opened(scope, "positions", **{"positions-section": section})
+    assert not app.exception
+
+
+def test_an_order_is_typed_and_a_wrong_one_refused_at_its_box(scope):
+    app = opened(scope, "task")
+    assert (order_of(app), app.text_input(key="task-order").value) == (list(range(7)), "1 2 3 4 5 6 7")
+    app.text_input(key="task-order").set_value("7 6 5 1 2 3 4").run()
+    assert order_of(app) == [6, 5, 4, 0, 1, 2, 3]
+    assert note(app)[1] == ""
+    app.text_input(key="task-order").set_value("7 6 5 1 2 3 3").run()
+    look, sentence = note(app)
+    assert look == "note bad"
+    assert sentence == "The order must name each of the 7 positions once, from 1 to 7: 3 stands twice, 4 is missing."
+    assert order_of(app) == [6, 5, 4, 0, 1, 2, 3]                # the last good picture
+    assert app.text_input(key="task-order").value == "7 6 5 1 2 3 3"
+    app.button(key="order Reverse").click().run()
+    assert (order_of(app), note(app)[1]) == ([3, 2, 1, 0, 4, 5, 6], "")
+    assert app.text_input(key="task-order").value == "4 3 2 1 5 6 7"
+    app.button(key="order Left to right").click().run()
+    assert order_of(app) == list(range(7))
+    app.button(key="order shuffle").click().run()
+    assert sorted(order_of(app)) == list(range(7))
+
+
+def test_the_papers_figure_is_one_click(scope):
+    app = opened(scope, "task", second_text=SECOND)
+    app.button(key="order figure").click().run()
+    header, arrays = picture(app, "order")
+    assert header["order"] == [2, 1, 3, 0]
+    assert {box.key: box.value for box in app.text_area if box.key in ("text", "second_text")} == {
+        "text": TEXT[:4], "second_text": "",
+    }
+    assert arrays["query"].reshape(4, 4).tolist() == [[0, 1, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0], [0, 1, 1, 0]]
+    assert arrays["content"].reshape(4, 4).tolist() == [[1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 1, 0], [0, 1, 1, 1]]
+
+
+def test_an_order_of_the_address_is_followed_and_outlives_an_edit_of_the_text(scope):
+    app = opened(scope, "task", order="3-1-2", text="bad")
+    assert order_of(app) == [2, 0, 1]
+    app.text_area(key="text").set_value("bade").run()
+    assert order_of(app) == [2, 0, 1, 3]
+    assert order_of(opened(scope, "task", order="3-3-1", text="bad")) == [0, 1, 2]

@@ -1,0 +1,112 @@
+# ruff: noqa: F811  (pytest finds its fixtures by these names)
+"""The component `order` on the stage: tokens are dragged, moved by keys and chosen; what is drawn is what the payload says."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from small import random_xlnet
+from stage import DARK, Stage, stage, stage_page  # noqa: F401
+
+from models.checkpoint import Checkpoint
+from models.scope import Scope
+from models.tokenizers.base import Tokenizer
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.url_state import Focus
+from viz_app.views.task.choices import Choices
+from viz_app.views.task.in_order import in_order
+
+SITE = "encoder.layers.1.query_attn"
+
+
+@pytest.fixture(scope="module")
+def scope() -> Scope:
+    tokenizer = Tokenizer.characters("abcdefgh")
+    model = random_xlnet(vocab_size=tokenizer.vocab_size)
+    return Scope(Checkpoint(Path("orders"), model, tokenizer, {"task": "permutation"}), torch.device("cpu"))
+
+
+def payload(scope: Scope, order: tuple[int, ...] = (2, 1, 3, 0), position: int | None = None) -> bytes:
+    run = CurrentRun(scope, scope.run("badc", order=order))
+    return in_order(run, run.trace.outputs["token in order"], Choices(position, Focus(SITE, 1)))[0]["order"]
+
+
+def chips(stage: Stage) -> list[str]:
+    return stage.texts(".row .place b")
+
+
+def drag(stage: Stage, start: int, to: int) -> None:
+    """The mouse takes the chip with the number `start` to the place of another."""
+    one, other = (stage.box(".row .place", n) for n in (start, to))
+    mouse = stage.page.mouse
+    mouse.move(one["x"] + one["width"] / 2, one["y"] + one["height"] / 2)
+    mouse.down()
+    mouse.move(other["x"] + other["width"] / 2, other["y"] + other["height"] / 2, steps=7)
+    mouse.up()
+
+
+def test_a_token_is_dragged_to_another_turn(stage, scope):
+    stage.mount("order", 900).show(payload(scope))
+    assert chips(stage) == ["d", "a", "c", "b"]
+    drag(stage, 3, 0)
+    assert chips(stage) == ["b", "d", "a", "c"]
+    assert stage.sent == [["pick", {"order": [0, 2, 1, 3]}]]
+    stage.show(payload(scope))                 # an answer that was on its way: what was dropped stays
+    assert chips(stage) == ["b", "d", "a", "c"]
+    stage.show(payload(scope, (0, 2, 1, 3)))
+    assert chips(stage) == ["b", "d", "a", "c"]
+    assert stage.data(".order")["order"] == "0 2 1 3"
+    assert stage.errors == []
+
+
+def test_a_drag_that_comes_back_asks_for_nothing_and_a_click_chooses(stage, scope):
+    stage.mount("order", 900).show(payload(scope))
+    box = stage.box(".row .place", 1)
+    mouse = stage.page.mouse
+    mouse.move(box["x"] + 9, box["y"] + 9)
+    mouse.down()
+    mouse.move(box["x"] + 29, box["y"] + 9, steps=3)
+    mouse.up()
+    assert stage.sent == []
+    stage.click(".row .place", n=1)
+    assert stage.sent == [["pick", {"position": 1}]]
+
+
+def test_the_arrow_keys_move_the_token_that_has_the_keyboard(stage, scope):
+    stage.mount("order", 900).show(payload(scope))
+    stage.page.keyboard.press("Tab")
+    stage.press("ArrowRight", "ArrowRight")
+    assert chips(stage) == ["a", "c", "d", "b"]
+    assert [news for _, news in stage.sent] == [{"order": [1, 2, 3, 0]}, {"order": [1, 3, 2, 0]}]
+    stage.press("ArrowLeft")
+    assert chips(stage) == ["a", "d", "c", "b"]
+    stage.press("ArrowLeft", "ArrowLeft")      # the first stays the first
+    assert chips(stage) == ["d", "a", "c", "b"]
+
+
+def test_both_masks_are_drawn_and_told(stage, scope):
+    stage.mount("order", 900).show(payload(scope, position=0))
+    assert stage.attrs(".seen section", "data-allowed") == ["1111" "0110" "0010" "0111", "0111" "0010" "0000" "0110"]
+    assert stage.texts(".seen .who") == [
+        "“b”, position 1, sees “d”, “a”, “c”, “b”.", "“b”, position 1, sees “d”, “a”, “c”.",
+    ]
+    canvas, side, cell, left = stage.box(".seen canvas", 1), 20, 26, 150
+    assert canvas["width"] >= left + 4 * cell
+    stage.move(".seen canvas", left + 2.5 * cell, side + 1.5 * cell, n=1)
+    assert stage.texts(".seen .who")[1] == "“a”, position 2, sees “d”."
+    stage.click(".seen canvas", left + 0.5 * cell, side + 2.5 * cell, n=1)
+    assert stage.sent == [["pick", {"position": 2}]]
+    picture = stage.pixels(".seen canvas", 1)
+    open_, blocked = (picture.within(left + x * cell + 5, side + y * cell + 5, 16, 16) for x, y in ((2, 1), (0, 0)))
+    assert len(open_) == 1
+    assert len(blocked) > 1                     # hatched
+
+
+@pytest.mark.parametrize(("width", "colours"), [(900, {}), (380, DARK)])
+def test_every_target_is_large_enough_and_nothing_sticks_out(stage, scope, width, colours):
+    stage.mount("order", width, **colours).show(payload(scope))
+    for n in range(4):
+        box = stage.box(".row .place", n)
+        assert min(box["width"], box["height"]) >= 40
+    assert stage.js("(root) => { const e = root.querySelector('.order'); return e.scrollWidth <= e.clientWidth; }")
+    assert stage.box(".seen canvas", 0)["width"] <= width

@@ -1,0 +1,54 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""The order of prediction in a real browser: a token is dragged, and every number is the model's own in the new order."""
+
+import pytest
+from playwright.sync_api import Page
+from served_app import browser, context, in_url, page, rested, visit
+
+import models
+from models.scope import Scope
+
+TEXT = "She is reading a book."
+
+
+@pytest.fixture(scope="module")
+def xlnet() -> Scope:
+    return models.load("xlnet", device="cpu")
+
+
+def compare(page: Page, scope: Scope, order: list[int]) -> None:
+    """The bits under every token, the listed probabilities and the row that was read, against a run made here."""
+    trace = scope.run(TEXT, order=order)
+    output, position = trace.outputs["token in order"], int(page.locator(".order").get_attribute("data-position"))
+    shown = page.locator(".order .row .place").evaluate_all("all => all.map((e) => [e.dataset.position, e.dataset.bits])")
+    assert [int(place) for place, _ in shown] == order
+    assert [float(bits) for _, bits in shown] == pytest.approx(output.surprisal[order].tolist(), rel=1e-4)
+    bars = page.locator(".order .bar").evaluate_all("all => all.map((e) => [e.dataset.id, e.dataset.p])")
+    p = output.log_probs[position].exp()
+    assert [float(value) for _, value in bars] == pytest.approx([float(p[int(token)]) for token, _ in bars], rel=1e-4)
+    site = trace.attention["encoder.layers.3.query_attn"]
+    read = page.locator(".order .read").evaluate_all("all => all.map((e) => e.dataset.weight)")
+    weights = [float(weight) if weight else 0.0 for weight in read]
+    assert weights == pytest.approx(site.weights(1)[position].tolist(), rel=1e-4, abs=1e-6)
+    cells = page.locator(".order .seen section").evaluate_all("all => all.map((e) => e.dataset.allowed)")
+    masks = [trace.attention[f"encoder.layers.0.{stream}_attn"].allowed().int() for stream in ("content", "query")]
+    assert cells == ["".join(map(str, mask.flatten().tolist())) for mask in masks]
+
+
+def test_a_token_is_dragged_and_all_follows(page, xlnet):
+    n = len(xlnet.encode(TEXT)["text"].ids)
+    visit(page, "task", ".order[data-painted]", checkpoint="xlnet", text=TEXT, site="encoder.layers.3.query_attn", head="1")
+    compare(page, xlnet, list(range(n)))
+    places = page.locator(".order .row .place")
+    first, third = (places.nth(i).bounding_box() for i in (0, 2))
+    page.mouse.move(first["x"] + 20, first["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(third["x"] + 20, third["y"] + 20, steps=9)
+    page.mouse.up()
+    order = [1, 2, 0, *range(3, n)]
+    in_url(page, "order", "-".join(str(i + 1) for i in order))
+    page.wait_for_selector(f".order[data-order='{' '.join(map(str, order))}']")
+    rested(page)
+    compare(page, xlnet, order)
+    page.go_back()
+    page.wait_for_selector(f".order[data-order='{' '.join(map(str, range(n)))}']")

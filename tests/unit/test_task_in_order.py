@@ -1,0 +1,191 @@
+"""Predictions in an order as the page Task shows them, against the run itself; orders as they are typed and in the address."""
+
+import csv
+import io
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small import random_xlnet
+
+from models.asked import InputError
+from models.checkpoint import Checkpoint
+from models.scope import Scope
+from models.tokenizers.base import Tokenizer
+from models.tokenizers.encoding import order_of
+from viz_app.drawing.notes import answered, arrows
+from viz_app.drawing.payload import unpack
+from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.parameters import Order
+from viz_app.session.url_state import CHOSEN, Focus
+from viz_app.views.task.choices import Choices
+from viz_app.views.task.files import TABLES
+from viz_app.views.task.in_order import check_order, in_order
+from viz_app.views.task.order_controls import figure_text, read_order
+from viz_app.views.task.reading import answering, answering_sites
+
+TEXT, ORDER = "badcgef", (4, 1, 6, 0, 5, 2, 3)
+SITE, HEAD = "encoder.layers.1.query_attn", 2
+
+
+@pytest.fixture(scope="module")
+def scope() -> Scope:
+    tokenizer = Tokenizer.characters("abcdefgh")
+    checkpoint = Checkpoint(Path("orders"), random_xlnet(vocab_size=tokenizer.vocab_size), tokenizer, {"task": "permutation"})
+    return Scope(checkpoint, torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def run(scope: Scope) -> CurrentRun:
+    return CurrentRun(scope, scope.run(TEXT, order=ORDER))
+
+
+def shown(run: CurrentRun, position: int | None = 5, site: str = SITE) -> tuple[dict, dict[str, np.ndarray], list]:
+    output = run.trace.outputs["token in order"]
+    pictures, checks = in_order(run, output, Choices(position, Focus(site, HEAD)))
+    return (*unpack(pictures["order"]), checks)
+
+
+def probabilities(scope: Scope) -> torch.Tensor:
+    """(position, vocab), by the model called with the turn of each position."""
+    ids = torch.tensor([[scope.tokenizer.encode(c).ids[0] for c in TEXT]])
+    with torch.no_grad():
+        return scope.model(ids, torch.tensor([ORDER]).argsort())["token in order"][0].double().softmax(-1)
+
+
+def test_every_number_is_the_models(scope, run):
+    header, arrays, checks = shown(run)
+    p, ids = probabilities(scope), run.trace.streams["text"].ids
+    assert [check.name for check in checks if not check.passed] == []
+    assert header["order"] == list(ORDER)
+    assert [label[0] for label in header["tokens"]] == list(TEXT)
+    own = p[range(7), list(ids)]
+    np.testing.assert_allclose(arrays["surprisal"], -own.log2(), rtol=1e-4)
+    np.testing.assert_allclose(arrays["best"], p.max(-1).values, rtol=1e-4)
+    plain = [label[0] for label in header["expected"] if not label[2]]
+    assert plain == [name for name in scope.tokenizer.tokens(p.argmax(-1).tolist()) if len(name) == 1]
+    bars = {row[0]: value for row, value in zip(header["answer"]["rows"], arrays["p"].tolist(), strict=True)}
+    assert ids[5] in bars
+    assert [row[0] for row in header["answer"]["rows"] if row[2] == "stands there"] == [ids[5]]
+    for token, value in bars.items():
+        assert value == pytest.approx(float(p[5, token]), rel=1e-4)
+    best = p[5].argsort(descending=True)[:10].tolist()
+    assert [row[0] for row in header["answer"]["rows"]][:10] == best
+    ranks = [1 + int((p[5] > p[5, token]).sum()) for token in bars]
+    assert arrays["ranks"].tolist() == ranks
+    total = float(-own.log2().sum())
+    assert header["summary"] == f"In this order the text takes {total:.2f} bits, {total / 7:.2f} for each of its 7 tokens."
+    assert header["title"].startswith("Predicted in the order 5 → 2 → 7 → 1 → 6 → 3 → 4:")
+
+
+def test_who_may_see_whom_is_what_the_order_says(run):
+    header, arrays, _ = shown(run)
+    turn = [ORDER.index(i) for i in range(7)]
+    expected = {"query": [[turn[j] < turn[i] for j in range(7)] for i in range(7)]}
+    expected["content"] = [[sees or i == j for j, sees in enumerate(row)] for i, row in enumerate(expected["query"])]
+    assert [role for role, _ in header["streams"]] == ["content", "query"]
+    for role, cells in expected.items():
+        np.testing.assert_array_equal(arrays[role].reshape(7, 7), cells)
+    assert header["answer"]["from"] == "Predicted from “g”, “a”, “f” and “b”, and from where they and it stand."
+    first = shown(run, ORDER[0])[0]
+    assert first["answer"]["from"] == "The first in the order: predicted from nothing but its position."
+
+
+def test_beside_it_stands_what_the_query_stream_read(run):
+    """Whatever stream is in focus: the answer is the query stream's."""
+    site = run.trace.attention[SITE]
+    for focus in (SITE, "encoder.layers.1.content_attn"):
+        header, arrays, _ = shown(run, 5, focus)
+        np.testing.assert_array_equal(arrays["weights"], site.weights(HEAD)[5])
+        assert arrays["allowed"].tolist() == [int(ORDER.index(j) < ORDER.index(5)) for j in range(7)]
+        assert header["reading"]["title"].startswith("Encoder layer 2, head 3: what “e”")
+        assert header["reading"]["blocked"][3] == ["factorisation order"]
+    assert {site.role for site in answering_sites(run.trace, "text").values()} == {"query"}
+    assert answering(run.trace, "text", Focus(SITE, HEAD))[0] is site
+
+
+def test_without_a_chosen_position_the_last_turn_is_shown(run):
+    assert shown(run, None)[0]["position"] == shown(run, 99)[0]["position"] == ORDER[-1]
+    assert shown(run, 0)[0]["position"] == 0
+
+
+def test_a_mask_that_is_not_the_orders_is_found(run):
+    output = run.trace.outputs["token in order"]
+    assert check_order(run.trace, output).passed
+    other = replace(output, order=ORDER[::-1])
+    assert not check_order(run.trace, other).passed
+
+
+def test_the_strip_says_the_order_and_how_hard_the_text_was(scope, run):
+    bits = -probabilities(scope)[range(7), list(run.trace.streams["text"].ids)].log2().mean()
+    assert answered(run.trace) == ("predicted in the order 5 → 2 → 7 → 1 → 6 → 3 → 4", f"{float(bits):.2f} bits per token")
+    assert answered(scope.run(TEXT))[0] == "predicted from left to right"
+    assert arrows(range(13)) == "1 → 2 → 3 → 4 → 5 → 6 → 7 → 8 → 9 → 10 → 11 → 12 → …"
+    assert arrows(range(12)).endswith("→ 12")
+
+
+def test_the_table_has_a_row_a_turn(scope, run):
+    _, table = TABLES[type(run.trace.outputs["token in order"])]
+    heading, *rows = csv.reader(io.StringIO(table(run, Choices(None, Focus()))))
+    p = probabilities(scope)
+    assert [row[:3] for row in rows] == [[str(turn), str(i), f"{i} {TEXT[i]}"] for turn, i in enumerate(ORDER, 1)]
+    for row in rows:
+        found, i = dict(zip(heading, row, strict=True)), int(row[1])
+        own = float(p[i, run.trace.streams["text"].ids[i]])
+        assert float(found["probability"]) == pytest.approx(own, rel=1e-4)
+        assert float(found["surprisal (bits)"]) == pytest.approx(-math.log2(own), rel=1e-4)
+        assert int(found["id and expected token"].split()[0]) == int(p[i].argmax())
+        assert float(found["its probability"]) == pytest.approx(float(p[i].max()), rel=1e-4)
+
+
+@pytest.mark.parametrize("typed", ["3 2 4 1", "3,2,4,1", "3 → 2 → 4 → 1", "3-2-4-1", " 3;2 ;4 > 1 "])
+def test_an_order_is_typed_in_many_ways(typed):
+    assert read_order(typed, 4) == (2, 1, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("3 2 4", "The order must name each of the 4 positions once, from 1 to 4: 1 is missing"),
+        ("", "The order must name each of the 4 positions once, from 1 to 4: 1 2 3 4 are missing"),
+        ("3 3 4 1", "The order must name each of the 4 positions once, from 1 to 4: 3 stands twice, 2 is missing"),
+        ("0 1 2 3 4", "The order must name each of the 4 positions once, from 1 to 4: 0 is not there"),
+        ("1 2 3 4 5 6", "The order must name each of the 4 positions once, from 1 to 4: 5 6 are not there"),
+        ("2 one 3 4", "“one” is no position; an order is written like 3 2 4 1"),
+    ],
+)
+def test_an_order_that_is_none_is_refused(typed, message):
+    with pytest.raises(InputError) as caught:
+        read_order(typed, 4)
+    assert (str(caught.value), caught.value.field) == (message, "order")
+
+
+def test_an_order_stands_in_the_address():
+    parameter = CHOSEN["order"]
+    assert isinstance(parameter, Order)
+    assert parameter.is_step
+    assert parameter.in_url((2, 1, 3, 0)) == ["3-2-4-1"]
+    assert parameter.from_url(["3-2-4-1"]) == (2, 1, 3, 0)
+    assert parameter.in_url(None) == []
+    assert [parameter.from_url([odd]) for odd in ("3-3-1", "0-1", "2-x", "", "1--2", "99999-1", "-1")] == [None] * 7
+
+
+def test_an_order_holds_on_while_the_text_is_edited(scope):
+    assert order_of(4, (2, 1, 3, 0)) == (2, 1, 3, 0)
+    assert order_of(6, (2, 1, 3, 0)) == (2, 1, 3, 0, 4, 5)
+    assert order_of(2, (2, 1, 3, 0)) == (1, 0)
+    trace = cache.trace(scope, ("badcg", ""), (), ((2, 1, 3, 0),))
+    assert trace.outputs["token in order"].order == (2, 1, 3, 0, 4)
+    plain = cache.trace(scope, ("badcg", ""), (), ((0, 1, 2),))
+    assert plain is cache.trace(scope, ("badcg", ""))
+
+
+def test_the_papers_figure_is_shown_on_four_tokens(scope):
+    assert figure_text(scope, scope.run("badcgef")) == "badc"
+    short = figure_text(scope, scope.run("bad"))         # too short: an example's
+    assert len(scope.encode(short)["text"].ids) == 4
+
