@@ -32,7 +32,7 @@ def test_a_head_fills_its_place_with_larger_letters(stage: Stage) -> None:
     place, box = stage.box(".map .stage"), stage.box(head.CELLS)
     assert (box["width"], box["height"]) == pytest.approx((place["width"], place["height"]), abs=1)
     pixels = stage.pixels(head.CELLS)
-    assert (pixels.wide, pixels.tall) == (round(RATIO * place["width"]), round(RATIO * place["height"]))
+    assert (pixels.wide, pixels.tall) == pytest.approx((RATIO * place["width"], RATIO * place["height"]), abs=RATIO)      # sharp
     name = stage.written(head.CELLS)["q1"]
     assert (name["x"], name["y"]) == pytest.approx((SCALE * (at["left"] - 6), SCALE * (at["top"] + 1.5 * at["tall"])), abs=0.5)
     stage.move(head.CELLS, SCALE * (at["left"] + 2.5 * at["wide"]), SCALE * (at["top"] + 1.5 * at["tall"]))

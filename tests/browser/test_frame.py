@@ -75,6 +75,20 @@ def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(page: 
     assert page.url == start
 
 
+@pytest.mark.parametrize(("path", "picture"), [
+    ("", ".head .map .stage"), ("inside", ".walk .stage"), ("masks", ".masks .stage.paintable"),
+    ("decoding", ".panel.serial .bars"),
+])  # fmt: skip
+def test_presented_the_picture_is_in_sight_of_a_small_projector(page: Page, path: str, picture: str) -> None:
+    page.set_viewport_size({"width": 1280, "height": 720})
+    visit(page, path, ready=picture, present="1", checkpoint="dates", source="24/07/69")
+    page.wait_for_selector("html[data-present]", state="attached")
+    rested(page)
+    box = page.locator(picture).bounding_box()
+    assert box["width"] > 350
+    assert box["y"] + box["height"] <= 720
+
+
 def test_on_a_phone_pages_and_texts_are_named_and_a_finger_reaches_them(browser: Browser) -> None:
     context = browser.new_context(viewport={"width": 420, "height": 800}, has_touch=True, is_mobile=True)
     page = context.new_page()

@@ -141,7 +141,7 @@ def test_an_encoder_is_asked_nothing_and_says_why() -> None:
     run = run_of()
     header, _ = sent(run, Choices("source", 0, 4))
     assert header["without"] == (
-        "What the model would say cannot be asked of the encoder: its stream ends in vectors that the decoder reads, and no next "
+        "The encoder cannot be asked what the model would say: its stream ends in vectors that the decoder reads, and no next "
         "token is ever written from it."
     )
     assert "ends in what the answer is read from" in text.no_lens("encoder", "")

@@ -166,7 +166,7 @@ def test_downloads_of_a_head_are_of_what_is_shown_when_they_are_asked_for(trace:
     assert "scale: 1  attention weight, by its square root".replace("  ", " ") in made["This head, SVG"][0]()
     with np.load(io.BytesIO(made["All heads, npz"][0]())) as held:
         assert "source: cb" in held["about"].tolist()
-        np.testing.assert_array_equal(held[site.name][2], weights)
+        np.testing.assert_array_equal(held["decoder.layer2.cross_attn"][2], weights)
 
 
 def test_a_plotly_picture_is_saved_as_a_drawing() -> None:
