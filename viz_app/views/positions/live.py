@@ -110,7 +110,8 @@ def _tests(shown: CurrentRun, models: dict[str, Model], how: str, seed: int) -> 
 
 def can_shuffle(model: Model) -> bool:
     """Whether it reads a text all at once and tells the order of its tokens by vectors of their places, or by a recurrence."""
-    return model.positions_can_go and (model.translates or (not model.can_write and model.positions is not None))
+    reads_all = not model.can_write and not model.continues
+    return model.positions_can_go and (model.translates or (reads_all and model.positions is not None))
 
 
 def _row(shown: CurrentRun) -> Encoding:
