@@ -10,6 +10,7 @@
     by_length                                  [{"least", "most", "cases": counts, "score": percent}]
     measured_on                                the digest of the weights that scores and by_length are of (models/fingerprint.py)
     snapshot_scores                            {step: {"scores", "measured_on"}}, of that form
+    runs                                       [{"name", "command", "accuracy": [percent]}], the same training in several ways
     curve                                      [{"step": count, name: number}]
     examples                                   texts, or lists of texts: one for each field of a model that is asked several
     checksums                                  {file: SHA-256}; what it does not name may be any file
@@ -97,6 +98,11 @@ def _is_example(value: Any) -> bool:
     return _is_text(value) or (isinstance(value, list) and bool(value) and all(map(_is_text, value)))
 
 
+def _is_run(value: Any) -> bool:
+    accuracy = value.get("accuracy") if isinstance(value, dict) else None
+    return isinstance(accuracy, list) and all(map(_is_percent, accuracy)) and all(_is_text(value.get(n)) for n in ("name", "command"))
+
+
 def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
@@ -114,6 +120,7 @@ _FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "measured_on": ("a SHA-256 sum", _is_checksum),
     "snapshot_scores": ("an object with scores and a count of cases for each step", _are_snapshot_scores),
     "by_length": ("a list of objects with least, most, cases and score", _list_of(_is_group)),
+    "runs": ("a list of objects with name, command and accuracy, a list of percentages", _list_of(_is_run)),
     "curve": ("a list of objects with a step and numbers", _list_of(_is_row)),
     "examples": ("a list of texts, or of lists of texts", _list_of(_is_example)),
     "checksums": ("an object of SHA-256 sums", lambda value: isinstance(value, dict) and all(map(_is_checksum, value.values()))),

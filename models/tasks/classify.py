@@ -24,7 +24,7 @@ from models.tasks.running_text import by_hash
 from models.tasks.split import FOLDS, SETS, fold_of, sets_of
 from models.tasks.text_files import licence_of
 from models.tokenizers.base import Tokenizer
-from models.training.bag_of_words import BagOfWords
+from models.training.bag_of_words import NaiveBayes, words
 from models.training.batches import Batch, Labelled, bucketed, collate_labelled
 from models.training.objectives import Losses, classified, label_smoothed_loss
 
@@ -149,7 +149,8 @@ class ClassifyTask:
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> dict[str, float]:  # fmt: skip
         """Over the first n held-out texts: the share whose class is found, in percent, beside what naive Bayes on the training
-        texts' words and the most frequent class of the training come to; where the model predicts tokens too, their perplexity."""
+        texts' words, the same on the model's tokens, and the training's most frequent class come to; where the model predicts
+        tokens too, their perplexity."""
         self.check(model.config)
         model.eval()
         held_out = self._ordered(validation)[:n]
@@ -167,12 +168,21 @@ class ClassifyTask:
         return found | ({"text perplexity": float(torch.tensor(nats / n_tokens).exp())} if n_tokens else {})
 
     def _baselines(self, held_out: Sequence[LabelledText], kinds: Sequence[int]) -> dict[str, float]:
-        trained = [self.labels.index(text.label) for text in self._of("train")]
-        counted = BagOfWords([" ".join(text.texts) for text in self._of("train")], trained, len(self.labels))
+        training, found = self._of("train"), {}
+        trained = [self.labels.index(text.label) for text in training]
+        for name, items in (("words", self._words), ("tokens", self._ids)):
+            counted = NaiveBayes(items(training), trained, len(self.labels))
+            right = sum(counted.predicted(row) == kind for row, kind in zip(items(held_out), kinds, strict=True))
+            found[f"bag-of-{name} accuracy"] = 100 * right / len(kinds)
         (majority, _), *_ = Counter(trained).most_common(1)
-        told = [counted.predicted(" ".join(text.texts)) for text in held_out]
-        same = sum(a == b for a, b in zip(told, kinds, strict=True))
-        return {"bag-of-words accuracy": 100 * same / len(kinds), "majority accuracy": 100 * kinds.count(majority) / len(kinds)}
+        return found | {"majority accuracy": 100 * kinds.count(majority) / len(kinds)}
+
+    @staticmethod
+    def _words(texts: Sequence[LabelledText]) -> list[list[str]]:
+        return [words(" ".join(text.texts)) for text in texts]
+
+    def _ids(self, texts: Sequence[LabelledText]) -> list[list[int]]:
+        return self.tokenizer.encode_many([" ".join(text.texts) for text in texts])
 
     def data(self) -> dict[str, Any]:
         classes = Counter(text.label for text in self._texts)

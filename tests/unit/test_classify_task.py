@@ -20,7 +20,7 @@ from models.tasks import DataError, open_task
 from models.tasks.classify import ClassifyTask, LabelledText, read_labelled
 from models.tasks.split import FOLDS, fold_of, same_text
 from models.tokenizers.base import Tokenizer
-from models.training.bag_of_words import BagOfWords
+from models.training.bag_of_words import NaiveBayes, words
 from models.training.objectives import CLASSES, LABELS
 from models.training.recipe import Recipe
 from models.training.start import Start
@@ -119,7 +119,7 @@ def test_the_same_for_bert_with_its_own_special_tokens(files):
     assert segments == [0, 0, 0]
     model = random_bert(vocab_size=of_bert.tokenizer.vocab_size, head="classes", classes="bad,good")
     found = of_bert.measured(model, 11)
-    assert list(found) == ["accuracy", "bag-of-words accuracy", "majority accuracy"]
+    assert list(found) == ["accuracy", "bag-of-words accuracy", "bag-of-tokens accuracy", "majority accuracy"]
     batch = of_bert.collate(of_bert.validation()[:3])
     assert list(of_bert.objective(model(*batch.inputs), batch, 0.0)) == [CLASSES]
 
@@ -149,18 +149,23 @@ def test_l3_by_a_second_route(task):
 
 
 def test_naive_bayes_by_hand():
-    bag = BagOfWords(["good good day", "Bad day!"], [1, 0], 2)
+    bag = NaiveBayes([["good", "good", "day"], ["bad", "day"]], [1, 0], 2)
     assert bag.vocabulary == {"good", "day", "bad"}
     expected = [math.log(1 / 2 * 1 / 5 * 2 / 5), math.log(1 / 2 * 3 / 6 * 2 / 6)]
-    assert bag.log_probs("GOOD day, sir") == pytest.approx(expected)
-    assert (bag.predicted("good"), bag.predicted("bad"), bag.predicted("nothing known")) == (1, 0, 0)
+    assert bag.log_probs(["good", "day", "sir"]) == pytest.approx(expected)
+    assert (bag.predicted(["good"]), bag.predicted(["bad"]), bag.predicted(["unknown"])) == (1, 0, 0)
+    assert words("GOOD day, sir; it isn’t 3!") == ["good", "day", "sir", "it", "isn't", "3"]
 
 
 def test_baselines_are_of_the_training_texts(task):
-    """One word says the class, so the bag of words knows it; the majority is the training's."""
+    """One word says the class, so the bag of words knows it; that of tokens, by hand; the majority is the training's."""
     model = random_gpt(vocab_size=task.tokenizer.vocab_size, head="classes", classes="bad,good")
     found, cases = task.measured(model), task.held_out()
     assert found["bag-of-words accuracy"] == 100
+    rows = [(list(task.tokenizer.encode(text.texts[0]).ids), text.label == "good") for text in task._split["train"]]
+    bag = NaiveBayes([row for row, _ in rows], [int(good) for _, good in rows], 2)
+    told = [bag.predicted(task.tokenizer.encode(case.source).ids) == (case.references[0] == "good") for case in cases]
+    assert found["bag-of-tokens accuracy"] == pytest.approx(100 * sum(told) / len(told))
     majority = Counter(text.label for text in task._split["train"]).most_common(1)[0][0]
     share = sum(case.references == (majority,) for case in cases) / len(cases)
     assert found["majority accuracy"] == pytest.approx(100 * share)
@@ -279,7 +284,9 @@ def test_the_commands(begun, files, tmp_path, capsys):
     train = ["train", "classify", "--data", *data, *start, *small]
     assert cli.main([*train, "--out", str(out)]) == 0
     record = json.loads((out / "training.json").read_text())
-    assert list(record["scores"]) == ["held-out accuracy", "bag-of-words accuracy", "majority accuracy", "text perplexity", "cases"]
+    assert list(record["scores"]) == [
+        "held-out accuracy", "bag-of-words accuracy", "bag-of-tokens accuracy", "majority accuracy", "text perplexity", "cases",
+    ]
     assert record["scores"]["held-out accuracy"] > 80         # one word says the class
     assert (record["data"]["fold"], record["data"]["lm_weight"], record["start"]["name"]) == (2, 0.5, "reader")
     capsys.readouterr()
