@@ -1,5 +1,5 @@
 # ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
-"""The components `guesses`, `pair`, `span` and `cards` by themselves: chips, bars, blocks and cells, clicks and hovers."""
+"""The components `guesses`, `pair`, `span` and `cards` by themselves: every chip, bar, block and cell, what is clicked."""
 
 import functools
 from pathlib import Path
@@ -154,8 +154,8 @@ def test_the_answer_is_marked_in_its_text_and_the_best_spans_are_listed(stage: S
     assert stage.text(".context mark") == header["context"][1]
     assert [np.float32(p) for p in stage.attrs(".bar", "data-p")] == arrays["p"].tolist()
     assert stage.texts(".readings h4") == [reading["title"] for reading in header["readings"]]
-    weights = arrays["0 weights"].tolist()
-    assert [np.float32(w) for w in stage.attrs(".readings .read", "data-weight")][: len(weights)] == weights
+    row = arrays["0 weights"].tolist()
+    assert [np.float32(w) for w in stage.attrs(".readings .read", "data-weight")][: len(row)] == row
     stage.show(stage.change(data, title="<b>t</b>", context=["<i>x</i>", "<b>y</b>", ""]))
     assert stage.text(".context") == "<i>x</i><b>y</b>"
     assert stage.js("(root) => root.querySelectorAll('.context i, .context b, h3 b').length") == 0
@@ -171,8 +171,8 @@ def test_a_card_is_a_link_with_its_masks(stage: Stage) -> None:
     }
     other = card | {"name": "rnn", "masks": [], "family": "RNN"}
     cells = np.array([1, 0, 0, 1, 1, 0], np.uint8)
-    groups = [{"title": "RNN", "cards": [other, card]}]
-    stage.mount("cards", 700).show(pack({"groups": groups, "none": "No attention"}, cells=cells))
+    header = {"groups": [{"title": "RNN", "cards": [other, card]}], "none": "No attention"}
+    stage.mount("cards", 700).show(pack(header, cells=cells))
     assert stage.texts(".name") == ["rnn", "a<b>"]
     assert stage.attrs("a.card", "href") == ["task?checkpoint=a"] * 2
     assert stage.attrs("a.card", "target") == ["_self"] * 2
