@@ -74,7 +74,7 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
     assert [label[0] for label in header.pop("queries")] == STEPS
     assert [label[0] for label in header.pop("keys")] == TARGET
     assert header == {
-        "kind": "decoder_self", "painted": [[2, 0, 0], [1, 2, 1]],
+        "kind": "decoder_self", "painted": [[2, 0, 0], [1, 2, 1]], "fixed": False,
         "title": "Decoder masked self-attention: the French so far reads itself",
         "queryAxis": "who reads (query): the French so far, a row is read → written",
         "keyAxis": "what is read (key): the French so far",
