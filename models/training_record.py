@@ -100,7 +100,9 @@ def _is_example(value: Any) -> bool:
 
 def _is_run(value: Any) -> bool:
     accuracy = value.get("accuracy") if isinstance(value, dict) else None
-    return isinstance(accuracy, list) and all(map(_is_percent, accuracy)) and all(_is_text(value.get(n)) for n in ("name", "command"))
+    if not isinstance(accuracy, list) or not all(map(_is_percent, accuracy)):
+        return False
+    return all(_is_text(value.get(name)) for name in ("name", "command"))
 
 
 def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
