@@ -25,8 +25,8 @@ from viz_app.session.url_state import CHOSEN, Focus
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.files import TABLES
 from viz_app.views.task.in_order import check_order, in_order
-from viz_app.views.task.order_controls import figure_text, read_order
 from viz_app.views.task.reading import answering, answering_sites
+from viz_app.views.task.typed_order import figure_text, read_order
 
 TEXT, ORDER = "badcgef", (4, 1, 6, 0, 5, 2, 3)
 SITE, HEAD = "encoder.layers.1.query_attn", 2

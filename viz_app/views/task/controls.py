@@ -1,14 +1,18 @@
-"""The controls of the page Task: the position whose answer is shown, the tokens that are hidden, and the head whose row is shown
-with an answer."""
+"""The controls of the page Task: the position whose answer is shown, the tokens that are hidden, the order of the predictions,
+and the head whose row is shown with an answer."""
 
+import random
 from collections.abc import Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from models.architectures.base import POSITIONS
+from models.architectures.base import ORDER, POSITIONS
+from models.asked import InputError
 from models.tokenizers.encoding import hidable
 from models.trace import Trace
+from models.trace.outputs import TokenInOrder
+from viz_app import ui
 from viz_app.drawing.notes import first_output
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
@@ -18,9 +22,11 @@ from viz_app.views.task import text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.next_token import kept
 from viz_app.views.task.reading import answering, answering_sites
+from viz_app.views.task.typed_order import FIGURE, figure_text, read_order
 
 POSITION = Whole("task-position", is_step=True)
 _SITE, _HEAD = "task-site", "task-head"
+_TYPED, _REFUSED = "task-order", "task-order-refused"
 
 
 def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
@@ -67,3 +73,57 @@ def _attention(trace: Trace, stream: str, left: DeltaGenerator, right: DeltaGene
     )
     right.selectbox("Head", range(1, site.n_heads + 1), key=_HEAD, on_change=pick)
     return Focus(site.name, head)
+
+
+def choose_order(run: CurrentRun) -> None:
+    """Draw the row of controls, with what is wrong with a typed order under it."""
+    output = first_output(run.trace)
+    refused = st.session_state.get(_REFUSED)
+    if refused is None or refused[0] != st.session_state.get(_TYPED):
+        st.session_state[_TYPED], refused = " ".join(str(position + 1) for position in output.order), None
+    n, figure = len(output.order), figure_text(run.scope, run.trace)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="order-controls"):
+        st.text_input("Order of prediction, positions from 1", key=_TYPED, on_change=_take, width=320)
+        for label, order in (("Left to right", tuple(range(n))), ("Reverse", output.order[::-1])):
+            st.button(label, key=f"order {label}", on_click=put_order, args=(order,))
+        st.button("Shuffle", key="order shuffle", on_click=_shuffle)
+        st.button(
+            "The paper's 3 → 2 → 4 → 1", key="order figure", on_click=_put_figure, args=(figure,),
+            help=f"The figure of Yang et al. 2019, on a text of four tokens: “{figure}”",
+        )
+    ui.note(st.empty(), refused[1] if refused else "", bad=bool(refused), key="order")
+
+
+def put_order(order: Sequence[int]) -> None:
+    """Predict in this order from now on."""
+    st.session_state.pop(_REFUSED, None)
+    url_state.keep(url_state.CHOSEN[_field()], tuple(order))
+
+
+def _field() -> str:
+    return next(field.name for field in live.session().shown.scope.model.fields if field.kind == ORDER)
+
+
+def _output() -> TokenInOrder:
+    return first_output(live.session().shown.trace)
+
+
+def _take() -> None:
+    typed = st.session_state[_TYPED]
+    try:
+        put_order(read_order(typed, len(_output().order)))
+    except InputError as error:
+        st.session_state[_REFUSED] = typed, f"{error}."
+
+
+def _shuffle() -> None:
+    n = len(_output().order)
+    put_order(random.sample(range(n), n))
+
+
+def _put_figure(text: str) -> None:
+    first, *others = live.session().shown.scope.model.text_fields
+    url_state.keep(url_state.FIELDS[first.name], text)
+    for field in others:
+        url_state.keep(url_state.FIELDS[field.name], "")
+    put_order(FIGURE)

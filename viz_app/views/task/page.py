@@ -23,8 +23,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task import files, text
 from viz_app.views.task.choices import Choices
-from viz_app.views.task.controls import choose, choose_position, choose_run, hide
-from viz_app.views.task.order_controls import choose_order, put_order
+from viz_app.views.task.controls import choose, choose_order, choose_position, choose_run, hide, put_order
 from viz_app.views.task.payloads import has_picture, payloads
 
 # key of a picture → the component that shows it, in the order of the page

@@ -1,0 +1,50 @@
+"""What XLNet's query stream costs: a pass of both streams over one of the content stream alone, whose numbers are the same.
+
+Keys, values and the vectors of the distances are worked out once for both, so that two streams are to cost no more than 2.2
+times one."""
+
+import torch
+from torch import Tensor
+
+from models.architectures.xlnet import CONTENT, QUERY, XLNet, XLNetConfig
+from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
+
+SIZES = {   # what → (sizes, texts, tokens each)
+    "the shipped sizes, 16 tokens": (XLNetConfig(4000, 128, 4, 4, 128, dropout=0.0), 64, 16),
+    "the shipped sizes, 128 tokens": (XLNetConfig(4000, 128, 4, 4, 128, dropout=0.0), 8, 128),
+    "XLNet-Base, 2 layers, 128 tokens": (XLNetConfig(4000, n_layers=2, dropout=0.0), 2, 128),
+}
+
+
+def compare(what: str, rounds: int = 6, passes: int = 2) -> Result:
+    """Seconds of both streams over seconds of the content stream, forward, in random orders. Raises ValueError if the content
+    stream is another one beside the query stream."""
+    config, n_texts, n = SIZES[what]
+    torch.manual_seed(1)
+    model = XLNet(config).eval()
+    ids = torch.randint(4, config.vocab_size, (n_texts, n))
+    masks = model.masks(ids, torch.rand(n_texts, n).argsort())
+    both = masks[CONTENT.name], masks[QUERY.name]
+    h, segments = model.embedding(ids), torch.zeros_like(ids)
+    g = model.placeholder.expand_as(h)
+
+    def run(query: Tensor | None) -> Tensor:
+        with torch.no_grad():
+            for _ in range(passes):
+                content, _ = model.encoder(h, query, segments, both)
+        return content
+
+    if not torch.allclose(run(g), run(None), atol=1e-5):
+        raise ValueError("the content stream should not know of the query stream")
+    two, one = in_turns(lambda: run(g), lambda: run(None), rounds)
+    return Result(f"XLNet's two streams over its content stream: {what}", over(two, one), "≤ 2.2")
+
+
+def measure() -> list[Result]:
+    """All sizes, one thread."""
+    torch.set_num_threads(1)
+    return [compare(what) for what in SIZES]
+
+
+if __name__ == "__main__":
+    print_table(measure())
