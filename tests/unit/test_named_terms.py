@@ -90,7 +90,10 @@ def test_the_walk_shows_the_terms_and_their_sum(trace, at):
     header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
     stages = {stage["name"]: stage for stage in header["stages"]}
     assert list(stages) == ["a", "q k v", "q∘k", "÷√dₖ", "position", "segment", "Σ", "mask", "softmax", "×v", "b", "W_O"]
-    assert stages["Σ"]["columns"] == [*NAMES, "scores"]
+    assert stages["Σ"]["columns"] == [
+        "terms", "content", "position products", "position", "segment products", "segment", "scores",
+    ]
+    assert stages["Σ"]["main"] == [*NAMES, "scores"]
     assert stages["position"]["columns"] == ["position products", "position"]
     assert stages["÷√dₖ"]["columns"][-1] == "content"
     assert stages["mask"]["columns"] == ["scores", "masked"]
@@ -108,7 +111,7 @@ def test_the_walk_shows_the_terms_and_their_sum(trace, at):
     assert columns["scores"]["why"] == [
         "= content ", {"key": "content"}, " + position ", {"key": "position"}, " + segment ", {"key": "segment"},
     ]
-    assert columns["position products"]["scale"] == columns["segment products"]["scale"]
+    assert len({columns[name]["scale"] for name in ("terms", "position products", "segment products")}) == 1
     assert [link[0] for link in header["links"]] == ["raw", *NAMES, "scores", "masked", "weights"]
     assert [header["stages"][start]["name"] for _, _, start in header["links"]] == [
         "q∘k", "÷√dₖ", "position", "segment", "Σ", "mask", "softmax",

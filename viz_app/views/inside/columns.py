@@ -1,6 +1,6 @@
 """The columns of the walk's table for any similarity: what stands in each, on which colour scale, and how a number came about."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ def columns(site: AttentionSite, made: dict[str, Tensor]) -> dict[str, Column]:
         "cosine": (f"= t {_t(site):.4g} × q̂ ", met[0], " × k̂ ", met[1]),
         "additive": ("= v ", {"top": "learned_v"}, " × ", {"row": "products"}),
     }
-    return {
+    found = {
         "a": Column(arrives[0], _sizes(made, "a", "memory", scale["a"]), "strip", "memory", scale["a"], arrives[1]),
         "k": Column("q (top), k", _sizes(made, "q", "k", scale["k"]), "strip", "k", scale["k"], ("q", "k"),
                     "" if mixed else "terms"),
@@ -85,17 +85,20 @@ def columns(site: AttentionSite, made: dict[str, Tensor]) -> dict[str, Column]:
         "v": Column(value, f"{len(made['b'])} numbers, ±{_brief(scale['v'])}", "strip", "v", scale["v"], family="v"),
         "parts": Column(f"weight × {value}", f"on the scale of {value}, ±{_brief(scale['v'])}", "strip", "parts", scale["v"],
                         family="v", why=("= weight ", {"key": "weights"}, f" × {value} ", {"row": "v"})),
-    } | _named(site, made)  # fmt: skip
+    }  # fmt: skip
+    return found | _named(site, made, found["terms"])
 
 
-def _named(site: AttentionSite, made: dict[str, Tensor]) -> dict[str, Column]:
-    """Where a score has named terms: each as a strip and as the number that it sums to, and these added up, on one scale."""
+def _named(site: AttentionSite, made: dict[str, Tensor], terms: Column) -> dict[str, Column]:
+    """Where a score has named terms: each as a strip and as the number that it sums to, and these added up, on one scale; `terms`
+    is the similarity's strip."""
     if not site.terms:
         return {}
     names, d = [CONTENT, *(term.name for term in site.terms)], site.d_head
     scale = max(peak(made[name]) for name in (*names, "scores"))
-    strips = max(peak(made[products_of(term.name)]) for term in site.terms)
-    found = {}
+    strips = max(peak(made[array]) for array in ("terms", *(products_of(name) for name in names[1:])))
+    note = f"sums to the {CONTENT} term, ±{_brief(strips)}"
+    found = {"terms": replace(terms, title=f"{CONTENT}: {terms.title}", note=note, scale=strips)}
     for term in site.terms:
         array = products_of(term.name)
         found[array] = Column(

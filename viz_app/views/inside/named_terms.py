@@ -28,11 +28,13 @@ def term_stages(s: Scene) -> list[Stage]:
     if not each:
         return []
     values = [f"{name} {number(scores[s.key])}" for name, scores in named_scores(s.w).items()]
-    columns = (CONTENT, *(term.name for term in s.w.named), "scores")
+    names = (CONTENT, *(term.name for term in s.w.named))
+    strips = ("terms", *(products_of(name) for name in names[1:]))
+    columns = tuple(column for both in zip(strips, names, strict=True) for column in both)
     return [*each, Stage(
         "Σ", "Terms that add up to one score",
         f"The score is their sum. For {s.k}: {words.listed(values)} make {s.score}.",
-        f"α_{{i,j}} = {' + '.join(columns[:-1])}", columns, columns,
+        f"α_{{i,j}} = {' + '.join(names)}", (*columns, "scores"), (*names, "scores"),
     )]  # fmt: skip
 
 
