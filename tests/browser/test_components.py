@@ -168,7 +168,7 @@ def test_a_line_is_as_strong_as_its_weight(page: Page, mount: Callable[..., Show
     assert set(drawn) == {(int(q), int(k)) for q, k in zip(*np.nonzero(weights >= 0.01), strict=True)}
     assert max(abs(strength - weights[at]) for at, strength in drawn.items()) <= 0.005 + 1e-6
     note = page.locator(".lines .note")
-    expect(note).to_have_text("Strength of a line = that of its cell ±0.005; under 0.01 not drawn.")
+    expect(note).to_have_text("Lines under 0.01 are not drawn.")
 
 
 def test_a_click_on_a_token_locks_it_and_a_second_lets_go(page: Page, mount: Callable[..., Show]) -> None:

@@ -508,8 +508,8 @@ def test_every_weight_worth_drawing_is_a_line_from_its_query_to_its_key(stage: S
         assert opacity == pytest.approx(float(weights[place]), abs=0.00501)
         assert wide == pytest.approx(0.8 + 2.4 * opacity, abs=0.006)
     assert stage.js("(root) => root.querySelectorAll('svg > g')[0].getAttribute('opacity')") == "1"
-    assert stage.text(".lines .note").startswith("Strength of a line = that of its cell ±0.005")
-    assert "under 0.01 not drawn" in stage.text(".lines .note")
+    assert stage.text(".lines .note") == "Lines under 0.01 are not drawn."
+    assert stage.attr(".lines .note", "title") == "A line is as strong as its cell, to ±0.005."
 
 
 def test_the_tokens_stand_in_two_columns_in_their_order(stage: Stage) -> None:

@@ -50,7 +50,7 @@ def test_the_walk_has_larger_rows_and_only_as_many_as_it_needs(stage: Stage) -> 
     n = len(header["indices"])
     box, column = stage.box(tables.CELLS), tables.columns(stage)["weights"]
     lines = n + 1
-    pitch = min(22, int((198 + (1600 - 720) / SCALE) // lines))
+    pitch = min(22, int((186 + (1600 - 720) / SCALE) // lines))
     assert box["height"] == pytest.approx(SCALE * (40 + lines * pitch + 6), abs=1)
     stage.move(tables.CELLS, SCALE * (column["x"] + 5), SCALE * (40 + 2.5 * pitch))      # the second key
     assert stage.data(".tip")["column"] == "weights"

@@ -634,6 +634,18 @@ def test_numbers_are_in_ink_that_can_be_read_on_their_colour(stage: Stage) -> No
     assert {one["colour"] for one in frames} == {LINE}
 
 
+def test_on_a_phone_a_row_is_as_tall_as_a_finger(stage: Stage) -> None:
+    stage.page.set_viewport_size({"width": 420, "height": 900})
+    try:
+        header, _ = shown(stage, width=400)
+        assert stage.box(CELLS)["height"] == 40 + 40 * header["lines"] + 6
+        stage.click(CELLS, 60, 40 + 2.5 * 40)            # the second key
+        assert stage.sent[-1] == ["news", {"query": QUERY, "key": header["indices"][1]}]
+        assert min(stage.box(one)[side] for one in (".steps .back", ".steps .on") for side in ("width", "height")) >= 40
+    finally:
+        stage.page.set_viewport_size({"width": 1280, "height": 1600})
+
+
 def test_the_walk_as_a_file(stage: Stage) -> None:
     header, _ = shown(stage)
     to_stage(stage, 2)

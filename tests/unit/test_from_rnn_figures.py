@@ -117,6 +117,12 @@ def test_influence_by_distance(look: Look) -> None:
     assert (figure.layout.legend.orientation, figure.layout.font.color) == ("h", look.text)
 
 
+def test_lines_carry_their_note() -> None:
+    learned = from_rnn_learners.chart([FAST, LOST], DARK, "The title", "checkpoints: a, b")
+    faded = charts.fading([layer(CNN)], DARK, "The title", "model: m")
+    assert [figure.layout.annotations[0].text for figure in (learned, faded)] == ["checkpoints: a, b", "model: m"]
+
+
 def legend(drawn: dict, kinds: list[str]) -> None:
     """A layer keeps its colour and its dashes."""
     assert drawn["color"]["field"] == "layer"

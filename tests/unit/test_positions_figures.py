@@ -120,6 +120,14 @@ def test_a_signed_map_says_its_rows_columns_and_scale(look: Look) -> None:
     assert draw.heatmap(torch.zeros(1, 2), look, "t", ("r", "c")).data[0].zmax == 1
 
 
+def test_maps_and_strips_carry_their_note() -> None:
+    for made in (
+        draw.heatmap(torch.zeros(1, 2), LIGHT, "t", ("r", "c"), note="model: m"),
+        draw.strips({"x": torch.tensor([1.0, -2.0])}, LIGHT, "t", "dimension", "model: m"),
+    ):
+        assert [one.text for one in made.layout.annotations] == ["model: m"]
+
+
 def test_a_note_stands_under_the_picture_which_grows_by_its_lines() -> None:
     note = "model: <b> & dates; fingerprint: 0123456789ab; training step: 4000"
     plain, noted = (frame.framed([], LIGHT, "t", 300, 46, margin={"b": 80, "l": 61}, note=said).layout for said in ("", note))

@@ -13,7 +13,7 @@ from PIL import Image
 from models.trace import Trace
 from models.trace.edits import Edit, Edits, MaskChange
 from viz_app.drawing import export, provenance
-from viz_app.drawing.stamp import caption, facts, saving, stamped
+from viz_app.drawing.stamp import caption, facts, of_model, saving, stamped
 
 CROSS = "decoder.layers.1.cross_attn"
 
@@ -79,6 +79,13 @@ def test_the_facts_of_a_run_are_what_was_asked_and_what_came(trace: Trace) -> No
     assert facts(of(own, "m", step=0))["training step"] == "0"
     assert "training step" not in facts(of(own, "m"))
     assert facts(trace)["target"] == "edc"
+
+
+def test_under_a_picture_of_any_text_only_the_model_is_named(trace: Trace) -> None:
+    run = of(trace, "eng-fra", step=4000)
+    assert set(facts(run)) >= {"source", "target", "counting"}
+    assert list(of_model(run)) == ["model", "fingerprint", "training step", "similarity"]
+    assert of_model(run, "source")["source"] == "abcde"
 
 
 def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:

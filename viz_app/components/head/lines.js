@@ -28,8 +28,8 @@ class Lines {
     const [drawn, all] = this.drawAll();
     this.near = this.draw("g", {});
     this.tokens = { query: this.write("query", picture.queries), key: this.write("key", picture.keys) };
-    const count = drawn < all ? `the ${drawn} strongest of ${all}` : `under ${FAINTEST} not drawn`;
-    this.note.textContent = `Strength of a line = that of its cell ±${0.5 / SHADES}; ${count}.`;
+    this.note.textContent = drawn < all ? `Only the ${drawn} strongest of ${all} are drawn.` : `Lines under ${FAINTEST} are not drawn.`;
+    this.note.title = `A line is as strong as its cell, to ±${0.5 / SHADES}.`;
   }
 
   // px for a column: its longest name and the weights.

@@ -2,7 +2,7 @@
 // Where a strip has more numbers than pixels, each pixel shows the largest. Columns that find no room are left out, those
 // with the highest `drop` first.
 const ROW = { own: 22, finger: 40, least: 14 }, HEAD = 40, PAD = 12, NAMES = 118;
-const NARROW = 700, PROJECTOR = { tall: 720, rows: 198 };     // px: a phone's window, a projector's, and what that has for all rows
+const NARROW = 700, PROJECTOR = { tall: 720, rows: 186 };     // px: a phone's window, a projector's, and what that has for all rows
 
 class Table {
   constructor(stage, on) {
