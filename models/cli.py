@@ -11,10 +11,12 @@ from models import evaluate_command, train_command
 from models.architectures.base import ORDER
 from models.checkpoint import CheckpointError, seal
 from models.devices import chosen_device
+from models.hub.describe import described
+from models.hub.model import HubModel
 from models.scope import InputError, folder_of, load
 from models.tasks import DataError
 from models.trace import Trace
-from models.trace.outputs import ClassProbabilities, TokenInOrder
+from models.trace.outputs import ClassProbabilities, Numbers, TokenInOrder
 from models.training.recipes import PLANS
 
 PAIRS = {"nargs": "+", "metavar": "FILE"}
@@ -136,9 +138,11 @@ def _answers(trace: Trace) -> Iterator[str]:
     """What a model that does not write says: its answer's text, and of each class how probable it is; of one that predicts in an
     order, token by token in that order, how surprising each was and what was expected."""
     classes = {name: output for name, output in trace.outputs.items() if isinstance(output, ClassProbabilities)}
+    numbers = [output for output in trace.outputs.values() if isinstance(output, Numbers)]
+    yield from (f"{' × '.join(map(str, output.shape))} numbers" for output in numbers)
     if ordered := [output for output in trace.outputs.values() if isinstance(output, TokenInOrder)]:
         yield from _in_order(ordered[0], trace.streams[ordered[0].stream].tokens)
-    elif len(classes) < len(trace.outputs):
+    elif len(classes) + len(numbers) < len(trace.outputs):
         yield trace.output
     for name, output in classes.items():
         each = zip(output.names, output.probabilities.tolist(), strict=True)
@@ -161,6 +165,9 @@ def _seal(options: argparse.Namespace) -> int:
 
 def _inspect(options: argparse.Namespace) -> int:
     scope = load(options.checkpoint, device="cpu")
+    if isinstance(scope.model, HubModel):
+        print("\n".join(described(scope)))
+        return 0
     record = scope.training
     print(f"{scope.name}: {scope.task}, {sum(p.numel() for p in scope.model.parameters()):,} parameters\n")
     for f in fields(scope.config):

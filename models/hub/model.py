@@ -21,9 +21,9 @@ from models.hub.tokenizer import CLOSING, OPENING, SECOND_CLOSING, SECOND_OPENIN
 from models.layers.cache import Cache
 from models.layers.masks import Mask, Masks, SiteKind, padding
 from models.tokenizers.base import Encoding, Tokenizer
-from models.trace.outputs import ClassProbabilities, MaskedToken, Output, Span, best_span
+from models.trace.outputs import ClassProbabilities, MaskedToken, Numbers, Output, Span, best_span
 
-MASKED, CLASSES, SPAN = "masked token", "classes", "span"
+MASKED, CLASSES, SPAN, NUMBERS = "masked token", "classes", "span", "numbers"
 READER = SiteKind("self", "encoder", "self", "text", "text")
 WRITER = SiteKind("self", "decoder", "self", "text", "text")
 
@@ -81,11 +81,13 @@ class HubModel(Architecture):
         return ["The little dog was very hungry because it had not eaten.", "She is reading a book about the sea."]
 
     def answers_of(self, made: Any) -> Answers:
-        """The logits of each output."""
-        return {}
+        """What it answers, batch first."""
+        return {NUMBERS: next(t for t in made.values() if isinstance(t, Tensor))}
 
     def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
-        return {}
+        stream = self.streams[0]
+        n, shape = len(streams[stream].ids), tuple(answers[NUMBERS].shape)
+        return {NUMBERS: Numbers(stream, (n, *shape[1:]) if len(shape) > 1 else shape)}
 
     def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
         return ""
@@ -187,7 +189,7 @@ class MaskedLM(HubModel):
         found, ids = outputs[MASKED], list(streams["text"].ids)
         for position, best in zip(found.positions, found.logits.argmax(-1).tolist(), strict=True):
             ids[position] = best
-        return tokenizer.decode(ids) if found.positions else ""
+        return tokenizer.decode(i for i in ids if not tokenizer.is_special(i)) if found.positions else ""
 
 
 class Classifier(HubModel):

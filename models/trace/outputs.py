@@ -120,4 +120,12 @@ def best_span(start_logits: Float[Tensor, "n"], end_logits: Float[Tensor, "n"]) 
     return best // len(end_logits), best % len(end_logits)
 
 
-Output = NextToken | MaskedToken | TokenInOrder | ClassProbabilities | Span
+@dataclass(frozen=True)
+class Numbers:
+    """An answer that is neither words nor a class nor a place, such as an encoder's vectors: only its shape is told."""
+
+    stream: str
+    shape: tuple[int, ...]
+
+
+Output = NextToken | MaskedToken | TokenInOrder | ClassProbabilities | Span | Numbers

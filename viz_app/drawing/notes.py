@@ -8,7 +8,7 @@ from models.analysis.checks import Check
 from models.asked import MASK
 from models.tokenizers.encoding import with_masks
 from models.trace import Trace
-from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span, TokenInOrder
+from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Numbers, Output, Span, TokenInOrder
 from viz_app import words
 from viz_app.drawing.labels import token_text
 
@@ -98,13 +98,17 @@ def arrows(order: Sequence[int]) -> str:
     return " → ".join(shown if len(shown) <= LONGEST_ORDER else [*shown[:LONGEST_ORDER], "…"])
 
 
+def _made(trace: Trace, output: Numbers) -> tuple[str, str]:
+    return "the model makes", f"{' × '.join(f'{n:,}' for n in output.shape)} numbers"
+
+
 def _percent(p: Tensor) -> str:
     return f"{100 * float(p):.0f} %"
 
 
 _ANSWERED: dict[type, Callable[..., tuple[str, str]]] = {
     NextToken: _expected, MaskedToken: _guessed, ClassProbabilities: _classed, Span: _found,
-    TokenInOrder: _in_order,
+    TokenInOrder: _in_order, Numbers: _made,
 }  # fmt: skip
 
 

@@ -1,0 +1,48 @@
+"""What `attnscope inspect` says of somebody else's model: its sizes, its parameters, its tokenizer, what can be shown and what
+cannot, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from models.scope import Scope
+from models.trace import Trace
+
+
+def described(scope: Scope) -> Iterator[str]:
+    """Line by line; its example is run once, because only a run tells what is recorded."""
+    model, config = scope.model, scope.config
+    yield f"{scope.name}: {config.architecture}, {sum(p.numel() for p in model.module.parameters()):,} parameters\n"
+    yield from (f"  {field.name:18} {getattr(config, field.name)}" for field in fields(config))
+    yield "\nparameters"
+    for name, p in model.module.named_parameters():
+        yield f"  {name:64} {' × '.join(map(str, p.shape)):>14} {p.numel():>13,}"
+    tokenizer = scope.tokenizer
+    special = ", ".join(f"{name} {i}" for name, i in sorted(tokenizer.special_ids.items()) if name != "pad")
+    yield f"\ntokenizer\n  {type(tokenizer).__name__}: {tokenizer.vocab_size:,} tokens; {special or 'no special tokens'}"
+    yield f"  its fields are {', '.join(field.title for field in model.fields)}; up to {config.n_ctx:,} tokens are read"
+    first = scope.examples[0]
+    yield "\nwhat can be shown"
+    yield from (f"  {line}" for line in shown(scope, scope.run(*([first] if isinstance(first, str) else first))))
+
+
+def shown(scope: Scope, trace: Trace) -> Iterator[str]:
+    """What a run lays open of a model, and why the rest is not."""
+    model, sites = scope.model, list(trace.attention.values())
+    yield f"it answers {model.what_it_answers}"
+    yield f"attention of {len(sites)} places, {sites[0].n_heads} heads each: {', '.join(site.name for site in sites[:3])} …"
+    if not all(site.has_causes for site in sites):
+        yield "its library hands out finished weights only: no queries, keys, scores or masks, and nothing can be painted"
+        return
+    yield "queries, keys, values, scores and masks in named layers; masks can be painted"
+    walked = all(site.projections for site in sites)
+    yield "each head from its tokens on, by W_Q, W_K, W_V and W_O" if walked else (
+        "no walk from tokens to scores: its queries and keys are turned, normalised or shared before they meet"
+    )
+    if grouped := [site for site in sites if site.kept("k").shape[1] < site.n_heads]:
+        yield f"{grouped[0].n_heads // grouped[0].kept('k').shape[1]} heads read one key head"
+    yield "the residual stream" if model.sublayers or any("resid" in name for name in trace.activations) else (
+        "no residual stream: it is not known by which modules this kind of model passes it on"
+    )
+    yield "position vectors" if model.positions is not None else "no position vectors: none are looked up"

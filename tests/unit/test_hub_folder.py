@@ -1,0 +1,270 @@
+"""A Hugging Face folder as it lies on disk: tokenizer, shards, types of numbers; and every way in which it can be unfit."""
+
+import copy
+import json
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+import transformers
+from hub_models import BY_NAME
+from tokenizers import processors
+
+import models
+from models import CheckpointError, InputError
+from models.analysis.checks import check_site
+from models.cli import main
+from models.hub import files
+from models.hub import load as hub
+from models.hub.masks import explained
+from models.tokenizers.base import Tokenizer
+
+TEXT = "The little dog was very hungry because it had not eaten. She is reading a book about the sea."
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folders = {}
+    for name in ("GPT2LMHeadModel", "BertModel"):
+        folders[name] = tmp_path_factory.mktemp("hub") / name
+        BY_NAME[name].save(folders[name])
+    return folders
+
+
+@pytest.fixture
+def folder(made: dict[str, Path], tmp_path: Path) -> Path:
+    """A copy of a GPT-2's folder without a tokenizer, to be damaged at will."""
+    return Path(shutil.copytree(made["GPT2LMHeadModel"], tmp_path / "gpt2"))
+
+
+def rewrite(folder: Path, **entries: object) -> None:
+    config = json.loads((folder / "config.json").read_text()) | entries
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
+
+
+def refused(folder: Path, sentence: str) -> None:
+    with pytest.raises(CheckpointError, match=sentence) as error:
+        models.load(folder, device="cpu")
+    assert str(folder) in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_weights_that_are_missing_or_cut_off(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    refused(folder, rf"model\.safetensors was cut off: {len(whole) // 2:,} bytes of the {len(whole):,} that its header")
+    weights.write_bytes(whole[:5])
+    refused(folder, r"no safetensors file, or was cut off")
+    weights.unlink()
+    refused(folder, "its weights are missing: neither")
+    (folder / files.INDEX).write_text(json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors"}}))
+    refused(folder, r"1 of its weight files are missing, model-00001")
+    (folder / files.INDEX).write_text(json.dumps({"weight_map": {"a": "../elsewhere.safetensors"}}))
+    refused(folder, "names no shards")
+
+
+def test_a_parameter_that_is_not_there_is_not_drawn(folder: Path) -> None:
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    name = next(name for name in weights if "c_attn.weight" in name)
+    safetensors.torch.save_file({k: v for k, v in weights.items() if k != name}, folder / "model.safetensors", {"format": "pt"})
+    refused(folder, r"1 parameters are not in its weights, transformer\.h\.0\.attn\.c_attn\.weight for one; nothing is drawn")
+
+
+def test_numbers_that_are_none(folder: Path) -> None:
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    next(value for name, value in weights.items() if "ln_f" in name)[3] = torch.nan
+    safetensors.torch.save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    refused(folder, r"transformer\.ln_f\.\w+ holds values that are not finite")
+
+
+def test_kinds_that_are_not_known(folder: Path) -> None:
+    rewrite(folder, model_type="elsewhere")
+    refused(folder, "'elsewhere' is no kind of model that this version of transformers knows")
+    rewrite(folder, auto_map={"AutoModel": "modeling.Elsewhere"})
+    refused(folder, r"'elsewhere' brings code of its own to run \(trust_remote_code\), which is not done here")
+    rewrite(folder, model_type="gpt2", architectures=["GPT2DoubleHeadsModel"])
+    refused(folder, "GPT2DoubleHeadsModel is none of what can be opened here")
+    rewrite(folder, architectures=None)
+    refused(folder, "names no architectures")
+    (folder / "config.json").write_text("{")
+    with pytest.raises(CheckpointError):
+        models.load(folder, device="cpu")
+
+
+def test_a_model_larger_than_the_memory_is_refused_beforehand(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "free_memory", lambda device: 2**20 // 64)
+    monkeypatch.setattr(hub, "_opened", lambda *_: pytest.fail("it was built"))
+    refused(folder, r"its weights take 0\.0 GB, and 0\.0 GB of memory are free on cpu")
+    weights = folder / "model.safetensors"
+    sizes = [files._needed(weights, dtype) for dtype in (None, torch.float16)]
+    assert sizes[0] == 2 * sizes[1] == sum(p.numel() * 4 for p in safetensors.torch.load_file(weights).values())
+
+
+def test_without_transformers_one_sentence_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "transformers", None)
+    with pytest.raises(CheckpointError, match=r'pip install "attnscope\[hub\]"'):
+        models.load(folder, device="cpu")
+
+
+def test_ids_are_typed_where_there_is_no_tokenizer(folder: Path) -> None:
+    scope = models.load(folder, device="cpu")
+    trace = scope.run("7, 11 13")
+    assert trace.streams["text"].ids == (7, 11, 13)
+    assert trace.streams["text"].offsets == ((0, 1), (3, 5), (6, 8))
+    with pytest.raises(InputError, match="came without a tokenizer: type token ids from 0 to 52, not 'hello'"):
+        scope.run("hello")
+    with pytest.raises(InputError, match="not '53'"):
+        scope.run("53")
+    with pytest.raises(InputError, match="the text has 62 tokens; this model reads at most 61"):
+        scope.run(" ".join(["7"] * 62))
+    with pytest.raises(InputError, match="the text has 79,999 characters; this model reads at most 61 tokens"):
+        scope.run(" ".join(["7"] * 40_000))
+
+
+def library_tokenizer(folder: Path, size: int) -> transformers.PreTrainedTokenizerFast:
+    """A WordPiece tokenizer with BERT's template."""
+    backend = Tokenizer.wordpiece([TEXT] * 3, size).backend
+    backend.encode_special_tokens = False
+    special = [("[CLS]", backend.token_to_id("[CLS]")), ("[SEP]", backend.token_to_id("[SEP]"))]
+    backend.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", special)
+    names = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
+    library = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+    library.save_pretrained(folder)
+    return library
+
+
+def test_a_tokenizer_that_does_not_fit_the_embedding(folder: Path) -> None:
+    library = library_tokenizer(folder, 71)
+    refused(folder, rf"its tokenizer has {len(library)} tokens, but the model's embedding 53 rows")
+
+
+def test_texts_are_cut_and_framed_as_the_library_does(tmp_path: Path) -> None:
+    folder, case = tmp_path / "bert", BY_NAME["BertForMaskedLM"]
+    folder.mkdir()
+    library = library_tokenizer(folder, 53)
+    replace(case, sizes=case.sizes | {"vocab_size": len(library) + 3}).save(folder)
+    scope = models.load(folder, device="cpu")
+    for texts in (("The dog was hungry.",), ("The dog was [MASK].", "She had a [MASK] book")):
+        row, wanted = scope.encode(*texts)["text"], library(*texts)
+        assert list(row.ids) == wanted["input_ids"]
+        assert list(row.segments) == wanted["token_type_ids"]
+    own = scope.encode("The dog was [MASK].")["text"]
+    assert [own.text[o[0] : o[1]] for o in own.offsets[1:-1]][-2:] == ["[MASK]", "."]
+    trace = scope.run("The dog was [MASK].")
+    with torch.no_grad():
+        logits = scope.model.module(torch.tensor([trace.streams["text"].ids])).logits[0]
+    place = trace.outputs["masked token"].positions[0]
+    assert trace.outputs["masked token"].logits[0].equal(logits[place])
+    assert trace.streams["text"].tokens[place] == "[MASK]"
+
+
+def test_half_precision_runs_as_it_is_and_is_shown_in_float32(folder: Path) -> None:
+    scope = models.load(folder, device="cpu", dtype="bfloat16")
+    trace = scope.run("7 11 13 17 19")
+    site = next(iter(trace.attention.values()))
+    assert scope.model.module.dtype == site.dtype == torch.bfloat16
+    assert site.q.dtype == site.weights().dtype == trace.next_token.logits.dtype == torch.float32
+    assert site.q.equal(site.q.bfloat16().float())       # the numbers that the kernel was given
+    assert all(check.passed for check in check_site(site))
+    with pytest.raises(CheckpointError, match="dtype must be float32, float16 or bfloat16, not 'int8'"):
+        models.load(folder, device="cpu", dtype="int8")
+
+
+def test_shards_open_as_one(made: dict[str, Path], tmp_path: Path) -> None:
+    scope = models.load(made["GPT2LMHeadModel"], device="cpu")
+    scope.model.module.save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
+    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 1
+    again = models.load(tmp_path / "sharded", device="cpu")
+    assert again.weights_digest == scope.weights_digest
+
+
+def test_threads_never_see_each_others_tensors(made: dict[str, Path]) -> None:
+    """32 threads over two models: each run's q are those of the same text alone."""
+    scopes = [models.load(made[name], device="cpu") for name in ("GPT2LMHeadModel", "BertModel")]
+    texts = [" ".join(str(3 + (i * j) % 47) for j in range(1, 4 + i % 5)) for i in range(32)]
+    alone = [scopes[i % 2].run(text) for i, text in enumerate(texts)]
+    barrier = threading.Barrier(32)
+
+    def work(i: int) -> models.Trace:
+        barrier.wait()
+        return scopes[i % 2].run(texts[i])
+
+    with ThreadPoolExecutor(32) as pool:
+        together = list(pool.map(work, range(32)))
+    for one, other in zip(alone, together, strict=True):
+        assert list(one.attention) == list(other.attention)
+        assert list(one.activations) == list(other.activations)
+        for name, site in one.attention.items():
+            assert site.q.equal(other.attention[name].q)
+            assert site.out.equal(other.attention[name].out)
+
+
+def test_padding_of_a_batch_is_a_layer_of_its_own(made: dict[str, Path]) -> None:
+    scope = models.load(made["GPT2LMHeadModel"], device="cpu")
+    short, long = scope.run_batch([["7 11 13"], ["5 6 7 8 9"]])
+    site = next(iter(short.attention.values()))
+    assert [layer.name for layer in site.mask.layers] == ["padding", "look-ahead"]
+    assert site.blocked_by(4, 3) == ["padding"]
+    assert site.blocked_by(0, 1) == ["look-ahead"]
+    assert site.blocked_by(0, 4) == ["padding", "look-ahead"]
+    assert next(iter(long.attention.values())).blocked_by(4, 3) == []
+    assert (site.weights()[:, :3, :3] - next(iter(scope.run("7 11 13").attention.values())).weights()).abs().max() < 1e-6
+
+
+def test_inspect_says_what_can_be_shown(made: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(made["GPT2LMHeadModel"])]) == 0
+    printed = capsys.readouterr().out
+    for line in ("GPT2LMHeadModel, ", "transformer.wte.weight", "53 × 22", "IdTokenizer: 53 tokens", "by W_Q, W_K, W_V and W_O",
+                 "it answers the next token", "masks can be painted", "position vectors"):
+        assert line in printed
+    assert main(["decode", str(made["BertModel"]), "5 6 7"]) == 0
+    assert capsys.readouterr().out.strip() == "3 × 22 numbers"
+
+
+# A mask taken apart
+
+
+def test_a_masks_layers_are_what_it_is_made_of() -> None:
+    """Each against the cells written out by hand, 1 = may attend."""
+    causal = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=torch.bool)
+    window = torch.tensor([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=torch.bool)
+    real = torch.tensor([[True, True, False]])
+    cases = [
+        (causal, None, {"look-ahead": causal}),
+        (window, None, {"window of 1": window}),
+        (causal & window, None, {"look-ahead": causal, "window of 1": window}),
+        (causal & real, real, {"padding": real.expand(3, 3), "look-ahead": causal}),
+        (torch.eye(3, dtype=torch.bool).flip(0), None, {"the model's own mask": torch.eye(3, dtype=torch.bool).flip(0)}),
+        (torch.ones(3, 3, dtype=torch.bool), None, {}),
+    ]
+    for allowed, padding, layers in cases:
+        for given in (allowed[None, None], torch.zeros(3, 3).masked_fill(~allowed, torch.finfo(torch.float32).min)):
+            found = explained(given, False, 3, 3, padding, torch.device("cpu"))
+            assert {layer.name: layer.allowed.expand(1, 1, 3, 3)[0, 0].tolist() for layer in found.mask.layers} == {
+                name: cells.tolist() for name, cells in layers.items()
+            }
+            assert found.terms == ()
+
+
+def test_a_bias_is_a_table_by_distance_where_it_is_one_and_else_itself() -> None:
+    distance = torch.arange(5)[None] - torch.arange(5)[:, None]
+    table = torch.randn(3, 9)
+    toeplitz, other = table[:, distance + 4][None], torch.randn(1, 3, 5, 5)
+    for given, kind in ((toeplitz, "DistanceTerm"), (other, "GivenTerm")):
+        (term,) = explained(given, False, 5, 5, None, torch.device("cpu")).terms
+        assert type(term).__name__ == kind
+        assert term.scores(None, torch.arange(1, 4), 5).equal(given[0, :, 1:4])
+        assert term.scores(2, torch.arange(5), 5).equal(given[0, 2])
+
+
+def test_an_eager_copy_leaves_the_model_as_it_is(made: dict[str, Path]) -> None:
+    scope = models.load(made["BertModel"], device="cpu")
+    config = copy.deepcopy(scope.model.module.config)
+    scope.run("5 6 7")
+    assert scope.model.module.config.to_dict() == config.to_dict()

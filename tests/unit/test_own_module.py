@@ -1,0 +1,164 @@
+"""A module of one's own, watched: attention of torch's layers and of a script's, against the weights they hand out themselves."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import models
+from models.analysis.checks import check_site
+from models.hub.own_module import scope_of
+from models.trace.edits import Edits, MaskChange
+
+ROOT = Path(__file__).parents[2]
+LETTERS = "abcdefghijklmnop "
+
+
+def ids(text: str) -> list[int]:
+    return [LETTERS.index(letter) for letter in text]
+
+
+def text(row: list[int]) -> str:
+    return "".join(LETTERS[i] for i in row)
+
+
+class Written(nn.Module):
+    """A decoder as a script writes it."""
+
+    def __init__(self, d: int = 22, n_heads: int = 2) -> None:
+        super().__init__()
+        self.embedding, self.places, self.n_heads = nn.Embedding(17, d), nn.Embedding(31, d), n_heads
+        self.qkv, self.out, self.head = nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d), nn.Linear(d, 17)
+
+    def forward(self, row: Tensor) -> tuple[Tensor, None]:
+        x = self.embedding(row) + self.places(torch.arange(row.shape[1]))
+        q, k, v = (t.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for t in self.qkv(x).split(x.shape[-1], dim=2))
+        found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.head(x + self.out(found.transpose(1, 2).flatten(2))), None
+
+
+class Torchs(nn.Module):
+    """torch's own encoder, with its masks."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.embedding, self.encoder = nn.Embedding(17, 22), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, row: Tensor) -> Tensor:
+        n = row.shape[1]
+        return self.encoder(self.embedding(row), mask=nn.Transformer.generate_square_subsequent_mask(n), is_causal=True)
+
+
+def watched(module: nn.Module, **how: object) -> models.Scope:
+    with torch.no_grad():
+        for p in module.parameters():
+            p.normal_(std=0.3)
+    return models.watch(module.eval(), encode=ids, **how)
+
+
+def test_a_scripts_decoder_is_shown_from_its_tokens_on_and_writes() -> None:
+    scope = watched(Written(), decode=text)
+    trace = scope.run("badge cafe")
+    site, module = next(iter(trace.attention.values())), scope.model.module
+    x = module.embedding(torch.tensor(ids("badge cafe"))) + module.places(torch.arange(10))
+    q, k = (w.unflatten(0, (2, 11)) for w in module.qkv.weight.chunk(3)[:2])
+    scores = torch.einsum("hid,hjd->hij", torch.einsum("ie,hde->hid", x, q), torch.einsum("je,hde->hjd", x, k)) / 11**0.5
+    wanted = scores.masked_fill(torch.ones(10, 10, dtype=torch.bool).triu(1), -torch.inf).softmax(-1)
+    assert (site.weights() - wanted).abs().max() < 1e-5
+    assert set(site.projections) == {"W_Q", "W_K", "W_V", "W_O"}
+    assert site.projections["W_O"][0].equal(module.out.weight)
+    assert [layer.name for layer in site.mask.layers] == ["look-ahead"]
+    assert all(check.passed for check in check_site(site))
+    row = ids("badge")
+    for token in scope.write("badge", max_new=7).ids:
+        assert token == int(module(torch.tensor([row]))[0][0, -1].argmax())
+        row.append(token)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_torchs_own_layers_are_seen(norm_first: bool) -> None:
+    """Its multi-head attention, asked by hand for the weights that it hands out."""
+    layer = nn.TransformerEncoderLayer(22, 2, 31, batch_first=True, norm_first=norm_first)
+    scope = watched(Torchs(layer))
+    trace = scope.run("badge cafe")
+    module, sites = scope.model.module, list(trace.attention.values())
+    assert [site.name for site in sites] == ["encoder.layers.0.self_attn", "encoder.layers.1.self_attn"]
+    mask = torch.ones(10, 10, dtype=torch.bool).triu(1)
+    for site, block in zip(sites, module.encoder.layers, strict=True):
+        out, wanted = block.self_attn(*[site.x] * 3, attn_mask=mask, average_attn_weights=False)
+        assert (site.weights() - wanted[0]).abs().max() < 2e-6
+        assert [layer.name for layer in site.mask.layers] == ["look-ahead"]
+        assert all(check.passed for check in check_site(site))
+        assert (trace.activations[f"{site.name}.attn_out"].value - out).abs().max() < 1e-5
+
+
+def test_recording_torchs_layers_changes_no_digit_and_a_painted_mask_reaches_them() -> None:
+    scope = watched(Torchs(nn.TransformerEncoderLayer(22, 2, 31, batch_first=True)))
+    row = torch.tensor([ids("badge cafe")])
+    with torch.no_grad():
+        plain = scope.model.module(row)
+        with models.record():
+            assert scope.model(row)["numbers"].equal(plain)
+    painted = scope.run_batch([["badge cafe"]], edits=Edits.of_kinds(self=MaskChange(forbidden=((7, 2),))))[0]
+    own = scope.run("badge cafe")
+    first, before = (list(trace.attention.values())[0] for trace in (painted, own))
+    assert first.weights()[:, 7, 2].eq(0).all()
+    assert before.weights()[:, 7, 2].gt(0).all()
+    second = list(painted.attention.values())[1]
+    assert not second.x[0, 7].equal(list(own.attention.values())[1].x[0, 7])
+    assert second.x[0, 6].equal(list(own.attention.values())[1].x[0, 6])
+
+
+def test_patches_of_a_picture_have_names_of_their_own() -> None:
+    attention = nn.MultiheadAttention(22, 2, batch_first=True).eval()
+    names = ("[class]", *(f"{i},{j}" for i in range(2) for j in range(3)))
+    pixels = torch.randn(1, 7, 22)
+    scope = models.watch(attention, encode=lambda _: models.Inputs((pixels,) * 3, names), fields=("text",))
+    site = next(iter(scope.run("a picture").attention.values()))
+    _, wanted = attention(pixels, pixels, pixels, average_attn_weights=False)
+    assert site.key_tokens == names
+    assert (site.weights() - wanted[0]).abs().max() < 2e-6
+
+
+class Silent(nn.Module):
+    def forward(self, row: Tensor) -> Tensor:
+        return row.float()[..., None]
+
+
+def test_what_cannot_be_watched_is_said() -> None:
+    with pytest.raises(ValueError, match="training mode"):
+        models.watch(nn.Linear(2, 2).train(), encode=ids)
+    with pytest.raises(ValueError, match="name of one text, not 2"):
+        models.watch(Silent().eval(), encode=ids, fields=("source", "target"))
+    with pytest.raises(ValueError, match="there is nothing to show"):
+        models.watch(Silent().eval(), encode=ids).run("badge")
+    with pytest.raises(models.InputError, match=r"encode cannot read this text \(ValueError"):
+        models.watch(Silent().eval(), encode=ids).run("Z")
+    scope = watched(Written(), decode=text, call=lambda module, row: module(row)[0][:, -1:])
+    with pytest.raises(ValueError, match=r"logits \(1, 5, vocabulary\), not \(1, 1, 17\)"):
+        scope.run("badge")
+
+
+def test_readmes_lines_watch_a_model_of_ones_own(tmp_path: Path) -> None:
+    block = re.search(r"<!-- own module -->\n```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)[1]
+    assert len([line for line in block.splitlines() if line.strip()]) <= 14
+    file = tmp_path / "mine.py"
+    file.write_text(block, "utf-8")
+    scope = scope_of(f"{file}:make_scope")
+    trace = scope.run("hello")
+    assert [site.n_query for site in trace.attention.values()] == [5, 5]
+    assert len(scope.write("hello", max_new=3).ids) == 3
+    with pytest.raises(ValueError, match="wants path/to/file.py:function"):
+        scope_of(str(file))
+    with pytest.raises(ValueError, match="should return what models.watch returns, not NoneType"):
+        scope_of(f"{file}:nothing")
+
+
+def test_transformers_is_imported_only_when_a_model_needs_it() -> None:
+    for path in (*(ROOT / "models").rglob("*.py"), *(ROOT / "viz_app").rglob("*.py")):
+        at_import = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        assert not [node for node in at_import if "transformers" in ast.unparse(node).split("#")[0].split()[1]], path
