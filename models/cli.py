@@ -178,6 +178,8 @@ def _inspect(options: argparse.Namespace) -> int:
     print("\ntraining")
     for name in ("command", "start", "step", "averaged_steps", "training_seconds", "device", "data", "licence", "scores"):
         print(f"  {name:18} {record.get(name)}")
+    for run in record.get("runs", []):
+        print(f"  {run['name']:32} accuracy {', '.join(f'{one:.2f}' for one in run['accuracy'])}")
     print(f"  {'snapshots':18} {', '.join(map(str, scope.snapshots)) or 'none'}")
     for row in [r for r in record.get("curve", []) if "validation loss" in r]:
         print("  " + "  ".join(f"{k} {v}" for k, v in row.items()))

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shlex
+import statistics
 from dataclasses import asdict
 from pathlib import Path
 
@@ -401,6 +402,25 @@ def test_the_readmes_answers_are_the_records():
     assert f"is right in {bert['unigram masked accuracy']:.1f} % (the frequencies: {bert['unigram masked perplexity']:.0f})" in text
     assert f"tells in {bert['next-sentence accuracy']:.1f} % whether" in text
     assert f"one answer for all is right in {bert['always-the-same next-sentence accuracy']:.1f} %" in text
+
+
+def test_the_readmes_runs_are_the_records():
+    """Of gpt-sentiment: each way of training on each fold, their mean and deviation; the first fold's runs are those shipped."""
+    table, runs = rows("| accuracy, % |"), models.load("gpt-sentiment", device="cpu").training["runs"]
+    assert [name for name, *_ in table] == [run["name"] for run in runs]
+    for (_, *cells, mean, perplexity), run in zip(table, runs, strict=True):
+        assert [float(cell) for cell in cells] == run["accuracy"]
+        assert mean == f"{statistics.mean(run['accuracy']):.2f} ± {statistics.stdev(run['accuracy']):.2f}"
+        told = run.get("text perplexity", [])
+        assert perplexity == (f"{min(told):,.0f} to {max(told):,.0f}" if told else "–")
+    for run, factor in zip(runs, ("λ = 0", "λ = 0.5", "λ = 1"), strict=False):
+        scores = models.load(next(n for n in CLASSIFIED if f"λ = {CLASSIFIED[n]}" == factor), device="cpu").training["scores"]
+        assert run["name"].endswith(factor)
+        assert is_printed(scores["held-out accuracy"], str(run["accuracy"][0]))
+        assert run["text perplexity"][0] == pytest.approx(scores["text perplexity"], abs=0.01)
+    scores = models.load("gpt-sentiment", device="cpu").training["scores"]
+    for name, run in zip(("words", "tokens"), runs[-2:], strict=True):
+        assert is_printed(scores[f"bag-of-{name} accuracy"], str(run["accuracy"][0]))
 
 
 def test_the_readmes_counts_are_the_records():

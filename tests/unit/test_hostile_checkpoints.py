@@ -243,6 +243,9 @@ RECORDS = {
     "by_length": [
         {}, [1], [{}], [{"least": 3, "most": 2, "cases": 1, "score": 5}], [{"least": 1, "most": 2, "cases": 1, "score": 500}],
     ],
+    "start": ["gpt", {}, {"name": "gpt"}, {"name": "gpt", "weights": "x"}, {"name": 3, "weights": "0" * 64}],
+    "runs": [{}, [1], [{}], [{"name": "a", "command": "b"}], [{"name": "a", "command": "b", "accuracy": [101]}],
+             [{"name": 1, "command": "b", "accuracy": []}]],
     "curve": [{}, [1], [{}], [{"loss": 1}], [{"step": "1"}], [{"step": 1, "loss": "x"}], [{"step": 1, "loss": None}]],
     "checksums": [[], {"config.json": "abc"}, {"config.json": None}, {"config.json": "A" * 64}],
 }  # fmt: skip
