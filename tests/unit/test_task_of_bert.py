@@ -120,6 +120,8 @@ def test_one_mask_alone_has_ten_tokens_and_many_have_eight_pictures() -> None:
     (header, arrays) = pictures(run_of("pretraining", "Mary [MASK] to the garden."))["guesses"]
     assert header["masks"][0]["title"] == "Expected in the place of [MASK]"
     assert len(header["masks"][0]["rows"]) == 10 == len(arrays["p"])
+    (header, _) = pictures(run_of("pretraining", "Mary [MASK] to the garden.", SECOND))["guesses"]
+    assert len(header["masks"][0]["rows"]) == 5       # the picture of both texts stands below
     (header, _) = pictures(run_of("pretraining", FIRST + " " + SECOND, None, tuple(range(1, 11))))["guesses"]
     assert [mask["position"] for mask in header["masks"]] == list(range(1, 9))
     assert header["note"] == "10 places to guess. A second click on a token shows it again. The first 8 are worked out below."
@@ -205,7 +207,7 @@ def test_two_texts_have_a_probability_and_share_the_row_of_cls() -> None:
     np.testing.assert_allclose(arrays["weights"], row, atol=1e-6)
     assert header["segments"] == [0] * 8 + [1] * 6
     shares = [row[:8].sum(), row[8:].sum()]
-    names = ["Text, [MASK] for a word", "Second text"]
+    names = ["First text", "Second text"]
     assert header["blocks"] == [[name, f"{share:.2f} of the attention"] for name, share in zip(names, shares, strict=True)]
     assert header["reading"]["own"] == 0
     assert header["reading"]["title"] == "Encoder layer 2, head 3: what [CLS], the token that answers, reads of the text"
@@ -235,7 +237,7 @@ def test_the_classes_of_one_text_have_a_picture_too() -> None:
     np.testing.assert_allclose(arrays["p"], p, rtol=1e-5)
     assert arrays["ranks"].tolist() == [sorted(p, reverse=True).index(x) + 1 for x in p]
     assert header["title"] == "What does the model take the text for?"
-    assert header["blocks"] == [["Text, [MASK] for a word", "1.00 of the attention"]]
+    assert header["blocks"] == [["First text", "1.00 of the attention"]]
     rows = list(csv.DictReader(io.StringIO(files.classes_csv(run, CHOICES))))
     assert [row["class"] for row in rows] == ["bad", "neutral", "good"]
     np.testing.assert_allclose([float(row["probability"]) for row in rows], p, rtol=1e-5)

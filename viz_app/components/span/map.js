@@ -39,7 +39,7 @@ class SpanMap extends Fitted {
   draw(width) {
     const { tokens, answer, axes } = this.picture, { theme, canvas } = this, n = tokens.length;
     this.side = Math.min(LARGEST_CELL, (width - SIDE_LABELS - 8) / n, Math.max(TALLEST / n, 4));
-    const [context, ratio] = sized(canvas, width, TOP_LABELS + n * this.side + 2), codes = new Uint8Array(n * n);
+    const [context, ratio] = sized(canvas, width, TOP_LABELS + Math.max(TALLEST, n * this.side) + 2), codes = new Uint8Array(n * n);
     for (let r = 0; r < n; r++) for (let c = r; c < n; c++) codes[r * n + c] = this.code(this.value(r, c));
     context.fillStyle = theme.background;
     context.fillRect(0, 0, canvas.width, canvas.height);

@@ -23,14 +23,12 @@ def pair(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn
     said, arrays = reading(run, site, head, output.position)
     segments = row.segments or (0,) * len(row.ids)
     shares = np.bincount(segments, weights=arrays["weights"]) if site is not None else np.zeros(0)
-    fields = [field for field in run.scope.model.text_fields if field.stream == output.stream]
     header: dict[str, Any] = {
         "title": text.PAIR_TITLE if run.trace.outputs.get(run.scope.model.of_two) is output else text.CLASS_TITLE,
         "rows": [[i, [name, "", False], "most probable" * (name == output.predicted)] for i, name in enumerate(output.names)],
         "fact": text.class_fact(output), "reading": said, "segments": list(segments),
         "blocks": [
-            text.block(run.terms.label(field.name), float(shares[i]) if len(shares) else None)
-            for i, field in enumerate(fields[: max(segments) + 1])
+            text.block(name, float(shares[i]) if len(shares) else None) for i, name in enumerate(text.BLOCKS[: max(segments) + 1])
         ],
         "token": labels(row)[output.position].text,
     }

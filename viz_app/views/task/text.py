@@ -70,6 +70,7 @@ MASKED_TITLE = "Click a token to hide it: the model says from both sides what st
 TYPED_MASK = "[MASK] was typed here: no token is known to compare with."
 PAIR_TITLE, CLASS_TITLE = "Does the second text follow the first?", "What does the model take the text for?"
 ONE_TEXT = "One text alone. Type a second one at the left: the model says whether it follows the first."
+BLOCKS = ("First text", "Second text")
 SPAN_AXES = ("where the answer begins", "where it ends")
 RULED_OUT = "Hatched: the end would come before the start"
 
