@@ -3,6 +3,7 @@ processor until the HTML is there, over those of the run itself."""
 
 import gzip
 from pathlib import Path
+from random import Random
 
 import torch
 
@@ -15,18 +16,19 @@ from viz_app.components.overview import component
 from viz_app.notebook import heads
 
 LAYERS, HEADS, TOKENS, D_HEAD, ROUNDS = 12, 12, 128, 64, 5
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def scope() -> Scope:
     """An encoder alone of GPT-2's size, random, so that there are LAYERS × HEADS heads and no more."""
     torch.manual_seed(0)
-    tokenizer, d_model = Tokenizer.characters("ab"), HEADS * D_HEAD
+    tokenizer, d_model = Tokenizer.characters(LETTERS), HEADS * D_HEAD
     model = Transformer(TransformerConfig(tokenizer.vocab_size, d_model, HEADS, LAYERS, 0, 4 * d_model, 0.0, TOKENS)).eval()
     return Scope(Checkpoint(Path("random"), model, tokenizer, {}), torch.device("cpu"))
 
 
 def measure() -> list[Result]:
-    random, text = scope(), "ab" * (TOKENS // 2 - 1) + "a"
+    random, text = scope(), "".join(Random(0).choices(LETTERS, k=TOKENS - 1))
 
     def run() -> Trace:
         return random.run(text, "a")

@@ -25,7 +25,7 @@ from viz_app import notebook, words
 from viz_app.components import stamped
 from viz_app.drawing import overview
 from viz_app.drawing.head import head as head_payload
-from viz_app.drawing.payload import unpack
+from viz_app.drawing.payload import pack, unpack
 from viz_app.notebook import head, heads, lines, mask
 from viz_app.notebook.picture import Answer, Picture
 
@@ -148,7 +148,11 @@ def test_a_picture_of_12_by_12_heads_at_128_tokens_is_under_a_megabyte() -> None
     assert next(iter(trace.attention.values())).n_key == 128
     picture = heads(trace)
     assert len(answers(picture, "pick")) == 144
-    assert len(picture._repr_html_()) < 1_000_000
+    header, arrays = shown(picture)
+    del header["arrays"]
+    noise = np.random.default_rng(1).integers(0, 256, arrays["codes"].shape, np.uint8)      # nothing can be less compressible
+    worst = replace(picture, parts=[replace(picture.parts[0], payload=pack(header, codes=noise))])
+    assert 144 * 64 * 64 == noise.size < len(worst._repr_html_()) < 1_000_000
 
 
 # --- long texts
