@@ -112,7 +112,7 @@ function printSvg(svg, title, picture, theme) {
 
 function drawingOf(svg, title, picture, theme) {
   const copy = svg.cloneNode(true), own = svg.viewBox.baseVal, wide = Math.ceil(widthIn("600 13px sans-serif")(title)) + 2 * EDGE;
-  const width = Math.max(Math.round(own.width) || svg.clientWidth, wide), tall = Math.round(own.height) || svg.clientHeight;
+  const width = Math.max(Math.round(own?.width ?? 0) || svg.clientWidth, wide), tall = Math.round(own?.height ?? 0) || svg.clientHeight;
   const lines = wrapped(picture.caption, width - 2 * EDGE, widthIn(`${NOTE.size}px sans-serif`));
   const height = tall + BAND + (lines.length ? lines.length * NOTE.line + EDGE : 0);
   copy.setAttribute("xmlns", SVG);
