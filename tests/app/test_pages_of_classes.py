@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from app_parts import prose
+from app_parts import picture, prose
 from small import random_gpt
 from test_pages_of_bert import opened
 
@@ -110,6 +110,8 @@ def test_every_page_opens_and_every_check_on_it_passes(scopes: dict[str, Scope],
     app = opened(name, scopes["half"].path, text=TEXT)
     assert not app.exception
     assert "✗" not in prose(app)
+    if name == "layer":         # not of [extract], which nothing follows
+        assert picture(app, "layer")[0]["position"] == 1
     if name == "decoding":
         assert "closed by a special token" in prose(app)
 

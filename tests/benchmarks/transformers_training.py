@@ -1,12 +1,14 @@
 """Training tokens a second of GPT and of BERT beside the same models in Hugging Face's transformers. Wants the extra "dev".
 
 Theirs run on torch's fused attention and without its dropout, which ours have not. Both sides of a pair have as many parameters,
-the same activation (torch's own GELU), batches and optimiser. Each side's loss is its own; of BERT ours gives
-logits at the hidden places alone, theirs everywhere.
+the same activation, batches and optimiser. GPT is measured with GPT-2's own GELU, the tanh form, which theirs writes out step by
+step, and with the form by erf, which is one call of torch on both sides. Each side's loss is its own; of BERT ours gives logits at
+the hidden places alone, theirs everywhere.
 """
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from statistics import median
@@ -23,6 +25,7 @@ from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 VOCAB = 4000
 GPT_SIZES = GPTConfig(VOCAB, d_model=120, n_heads=6, n_layers=4, n_ctx=128, dropout=0.1)
 BERT_SIZES = BERTConfig(VOCAB, d_model=128, n_heads=4, n_layers=4, n_ctx=128, dropout=0.1)
+THEIR_NAMES = {"gelu tanh": "gelu_new", "gelu": "gelu"}
 N_BATCHES, ROWS = 4, 16
 SHARE = 0.15        # of a row's tokens that BERT guesses
 
@@ -30,13 +33,13 @@ Loss = Callable[[nn.Module, Batch], Tensor]
 
 
 def gpt2(c: GPTConfig) -> nn.Module:
-    """GPT-2 with a language model's head."""
+    """GPT-2 with a language model's head, its activation by their name for ours."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     return GPT2LMHeadModel(GPT2Config(
         vocab_size=c.vocab_size, n_positions=c.n_ctx, n_embd=c.d_model, n_layer=c.n_layers, n_head=c.n_heads, n_inner=c.d_ff,
-        resid_pdrop=c.dropout, embd_pdrop=c.dropout, attn_pdrop=0.0, activation_function="gelu", attn_implementation="sdpa",
-        use_cache=False, bos_token_id=c.start_id, eos_token_id=c.end_id, pad_token_id=c.pad_id,
+        resid_pdrop=c.dropout, embd_pdrop=c.dropout, attn_pdrop=0.0, activation_function=THEIR_NAMES[c.activation],
+        attn_implementation="sdpa", use_cache=False, bos_token_id=c.start_id, eos_token_id=c.end_id, pad_token_id=c.pad_id,
     ))  # fmt: skip
 
 
@@ -124,8 +127,9 @@ def measure(rounds: int = 8) -> list[Result]:
     """GPT and BERT, one thread."""
     torch.set_num_threads(1)
     torch.manual_seed(1)
+    of_gpt = [(f"GPT, {name}", replace(GPT_SIZES, activation=name)) for name in THEIR_NAMES]
     return [
-        compare("GPT", GPT(GPT_SIZES), gpt2(GPT_SIZES), partial(our_loss, next_tokens), gpt2_loss, text_batches(), rounds),
+        *(compare(what, GPT(c), gpt2(c), partial(our_loss, next_tokens), gpt2_loss, text_batches(), rounds) for what, c in of_gpt),
         compare("BERT", BERT(BERT_SIZES), bert(BERT_SIZES), partial(our_loss, masked_tokens), bert_loss, masked_batches(), rounds),
     ]
 

@@ -160,6 +160,9 @@ def test_which_token_is_shown_where_none_is_chosen() -> None:
     last = len(goes_on.trace.streams["text"].ids) - 1
     assert [shown(goes_on, Choices("text", 0, position)).position for position in (None, 2, 99)] == [last, 2, last]
     assert kept(goes_on, Choices("text", 0, None), last) is None
+    closed = run_of("gpt", "abcab", head="classes", classes="a,b")
+    assert [shown(closed, Choices("text", 0, position)).position for position in (None, last, 99)] == [1, last, 1]
+    assert kept(closed, Choices("text", 0, None), last) == last
     assert kept(goes_on, Choices("text", 0, None), 2) == 2
     assert kept(run, Choices("target", 0, None), 3) == 3
 

@@ -105,14 +105,19 @@ def shown(run: CurrentRun, choices: Choices) -> Shown:
     n = len(run.trace.streams[choices.stream].ids)
     position = choices.position
     if position is None or position >= n:
-        position = n - 1 if run.scope.model.continues else min(1, n - 1)
+        position = n - 1 if _goes_on(run) else min(1, n - 1)
     return Shown(run, choices, position)
 
 
 def kept(run: CurrentRun, choices: Choices, position: int) -> int | None:
     """What a click on this token chooses: the last of a text that goes on stays the last while the text grows."""
     is_last = position == len(run.trace.streams[choices.stream].ids) - 1
-    return None if is_last and run.scope.model.continues else position
+    return None if is_last and _goes_on(run) else position
+
+
+def _goes_on(run: CurrentRun) -> bool:
+    """Whether the model is asked what follows the text: not where a token of its own closes that."""
+    return run.scope.model.continues and run.scope.model.can_write
 
 
 def layer(found: Shown) -> bytes:
