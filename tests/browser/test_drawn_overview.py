@@ -3,6 +3,7 @@
 
 import base64
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -301,6 +302,28 @@ def test_all_layers_fit_the_height_of_the_window(stage: Stage, window: tuple[int
     side = place(stage, button("encoder", 0, 0))["w"]
     stage.page.set_viewport_size({"width": 1280, "height": 1600})
     assert side == room // layers - 3
+
+
+@pytest.mark.parametrize(
+    ("heads", "layers", "width", "pitch"),
+    [(12, 12, 230, 17), (32, 32, 375, 11), (32, 32, 230, 6), (16, 2, 244, 14), (16, 2, 260, 15)],
+)
+def test_many_heads_are_seen_without_scrolling(stage: Stage, heads: int, layers: int, width: int, pitch: int) -> None:
+    stage.page.set_viewport_size({"width": 1280, "height": 720})
+    shown(stage, width, kinds=(("encoder", layers),), heads=(heads,))
+    first, last = place(stage, button("encoder", 0, 0)), place(stage, button("encoder", layers - 1, heads - 1))
+    chosen = stage.css('button[aria-pressed="true"]', "borderTopWidth")
+    stage.page.set_viewport_size({"width": 1280, "height": 1600})
+    assert first["w"] == first["h"] == pitch - (1 if pitch < 15 else 3)
+    assert (last["x"], last["y"]) == (20 + (heads - 1) * pitch, 15 + (layers - 1) * pitch)
+    assert last["x"] + last["w"] <= width
+    assert last["y"] + last["h"] <= 720 - 230 - 64
+    assert chosen == ["2px" if pitch < 15 else "3px"]
+    numbers = stage.drawn(".grid canvas", "text")
+    along, down = (sorted({one[axis] for one in numbers})[1:] for axis in ("x", "y"))      # the first is the other axis's line
+    assert min(b - a for a, b in pairwise(along)) >= 19
+    assert min(b - a for a, b in pairwise(down)) >= 12
+    assert [one["text"] for one in numbers][:2] == ["1", str(1 + -(-19 // pitch))]
 
 
 def test_the_arrows_walk_over_everything(stage: Stage) -> None:

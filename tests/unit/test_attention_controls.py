@@ -1,11 +1,13 @@
 # ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """What is chosen in the pictures of the page Attention, and how it stands in the URL."""
 
+from drawn import letters
 from test_parts import Session, session
 
 from viz_app.drawing.scale import Scale
 from viz_app.session import url_state
 from viz_app.views.attention import controls
+from viz_app.views.attention.page import widths
 
 
 def test_how_strongly_weights_are_drawn(session: Session) -> None:
@@ -37,3 +39,9 @@ def test_a_part_is_a_step_that_back_takes_back_and_a_scale_is_none() -> None:
     assert controls.TILE.is_step
     assert not controls.SCALE.is_step
     assert not controls.HIDES.is_step
+
+
+def test_many_heads_have_a_wider_column() -> None:
+    few, many = (widths(letters("gpt", n_heads=n, d_model=2 * n).run("ab")) for n in (16, 17))
+    assert (few, many) == ((1, 2.9), (1.6, 2.3))
+    assert sum(few) == sum(many)

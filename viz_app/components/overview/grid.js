@@ -1,5 +1,6 @@
 // One kind of attention as a grid of layers × heads: a canvas with the pictures, and a real button over each of them.
 const GAP = 3, SIDE_ROOM = 20, TOP_ROOM = 15, LARGEST = 56;
+const SMALL = 15, LEAST = 5, NUMBER = 19, LINE = 12;      // px from picture to picture: with the least gap under, at least; a number's room along and down
 
 class Grid {
   constructor(parent, on) {
@@ -17,7 +18,8 @@ class Grid {
     this.block = block;
     this.codes = codes.subarray(block.offset, block.offset + block.layers.length * block.heads * block.rows * block.cols);
     this.scale = scaleOf();
-    this.side = Math.max(12, Math.min(LARGEST, height / this.scale, Math.floor((width / this.scale - SIDE_ROOM) / block.heads)) - GAP);
+    this.pitch = Math.max(LEAST, Math.min(LARGEST, height / this.scale, Math.floor((width / this.scale - SIDE_ROOM) / block.heads)));
+    this.side = this.pitch - (this.pitch < SMALL ? 1 : GAP);
     const frame = JSON.stringify([pixelRatio(), this.scale, this.side, block.title, block.subtitle, block.sites, block.layers, block.heads]);
     if (frame !== this.frame || theme !== this.theme) this.lay(theme);
     Object.assign(this, { frame, theme });
@@ -45,7 +47,7 @@ class Grid {
   }
 
   corner(layer, head) {
-    return [SIDE_ROOM + head * (this.side + GAP), TOP_ROOM + layer * (this.side + GAP)];
+    return [SIDE_ROOM + head * this.pitch, TOP_ROOM + layer * this.pitch];
   }
 
   paint() {
@@ -64,7 +66,7 @@ class Grid {
     context.font = `12px ${theme.font}`;
     context.textBaseline = "middle";
     context.textAlign = "center";
-    const every = this.side < 16 ? 2 : 1;
+    const every = Math.ceil(NUMBER / this.pitch), down = Math.ceil(LINE / this.pitch);
     for (let h = 0; h < this.block.heads; h += every) {
       const [x] = this.corner(0, h);
       context.fillStyle = theme.quiet;
@@ -73,7 +75,7 @@ class Grid {
       context.fillRect(x, TOP_ROOM - 4, this.side, 2);
     }
     context.fillStyle = theme.quiet;
-    this.block.layers.forEach((layer, l) => context.fillText(String(layer), 7, this.corner(l, 0)[1] + this.side / 2));
+    this.block.layers.forEach((layer, l) => l % down || context.fillText(String(layer), 7, this.corner(l, 0)[1] + this.side / 2));
   }
 
   placeButtons() {
@@ -83,7 +85,7 @@ class Grid {
     this.buttons.forEach((button, i) => {
       const layer = Math.floor(i / heads), head = i % heads;
       const [x, y, side] = [...this.corner(layer, head), this.side].map((length) => length * this.scale);
-      button.style.cssText = `left:${x}px;top:${y}px;width:${side}px;height:${side}px;--head:${headColour(head)}`;
+      button.style.cssText = `left:${x}px;top:${y}px;width:${side}px;height:${side}px;--head:${headColour(head)};--edge:${this.pitch < SMALL ? 2 : 3}px`;
       button.dataset.site = sites[layer];
       button.dataset.head = head;
       button.setAttribute("aria-label", `${title}, layer ${layers[layer]}, head ${head + 1}`);

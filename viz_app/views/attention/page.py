@@ -5,6 +5,7 @@ from functools import partial
 
 import streamlit as st
 
+from models.trace import Trace
 from viz_app import ui, words
 from viz_app.components.head import head
 from viz_app.components.overview import overview
@@ -18,6 +19,8 @@ from viz_app.views.attention.no_attention import no_attention
 from viz_app.views.attention.payloads import Choices, at_step, compared, payloads
 from viz_app.views.inside import similarity
 from viz_app.views.inside.controls import choose_similarity, note_similarity, other_similarity
+
+MANY = 16       # heads of a layer that can be told apart in the narrower column
 
 
 def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures]:
@@ -41,7 +44,7 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures]:
     with strip:
         plain(drawn["written"], key="written")
     note_similarity(drawn)
-    all_heads, one_head = st.columns([1, 2.9], gap="medium")
+    all_heads, one_head = st.columns(widths(run.trace), gap="medium")
     with all_heads:
         overview(drawn["overview"], url_state.pick)
     with one_head:
@@ -59,3 +62,8 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures]:
         ui.downloads(lambda: compared(session.shown, step, name).trace, site, focus.head, terms, choices.scale)
         growth.download(lambda: session.shown, site, focus.head, choices.scale)
     return partial(payloads, choices=choices)
+
+
+def widths(trace: Trace) -> tuple[float, float]:
+    """The shares of the page that all heads and the one head have, side by side."""
+    return (1, 2.9) if max(site.n_heads for site in trace.attention.values()) <= MANY else (1.6, 2.3)
