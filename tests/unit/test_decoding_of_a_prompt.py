@@ -223,7 +223,7 @@ def test_files_hold_the_prompt_and_both_runs(scope: Scope) -> None:
     choices = choices_of(run)
     _, both = decoding_payloads.story(run, choices)
     held = np.load(io.BytesIO(decoding_files.arrays(both, scope)))
-    assert held["text_tokens"].tolist() == ["<s>", *PROMPT]
+    assert held["text_tokens"].tolist() == ["[start]", *PROMPT]
     assert "source_tokens" not in held
     assert held["parallel.taken"].tolist() == FOLLOWS
     assert held[f"parallel.{OWN}"].shape == (3, 3, 8)

@@ -147,7 +147,7 @@ def test_files_are_of_the_text(scope: Scope) -> None:
     table = list(csv.reader(io.StringIO(masks_files.log_probs_csv(view))))
     assert [row[0] for row in table] == ["token", *FIRST, *FOLLOWS, "sum"]
     held = np.load(io.BytesIO(masks_files.everything_npz(view)))
-    assert held["text_tokens"].tolist() == ["<s>", *FIRST, *FOLLOWS]
+    assert held["text_tokens"].tolist() == ["[start]", *FIRST, *FOLLOWS]
     assert {name for name in held if name.endswith("_tokens")} == {"text_tokens"}
     np.testing.assert_array_equal(held["self.after.allowed"], by_hand(9, WINDOW).numpy())
     assert "Mask, decoder self" in masks_files.masks_svg(view)

@@ -64,6 +64,7 @@ def test_the_default_sizes():
     assert asdict(GPTConfig(31)) == {
         "vocab_size": 31, "d_model": 768, "n_heads": 12, "n_layers": 12, "n_ctx": 512, "d_ff": 3072, "dropout": 0.1, "norm": "pre",
         "positions": "learned", "activation": "gelu", "similarity": "scaled dot", "init": "scaled", "window": 0,
+        "head": "pretraining", "classes": "", "n_texts": 1,
         "pad_id": 0, "start_id": 1, "end_id": 2,
     }  # fmt: skip
     assert asdict(Seq2SeqConfig(31)) == {

@@ -357,6 +357,7 @@ def test_names_in_links_of_the_masks_page_stay() -> None:
     by_kind = {kind: parameter.name for kind, parameter in masks_state.CHANGES.items()}
     assert by_kind == {
         "encoder_self": "encoder-mask", "decoder_self": "decoder-mask", "cross": "cross-mask", "self": "self-mask",
+        "content": "content-mask", "query": "query-mask",
     }  # fmt: skip
 
 
