@@ -226,8 +226,8 @@ def test_files_hold_the_prompt_and_both_runs(scope: Scope) -> None:
     assert held["text_tokens"].tolist() == ["[start]", *PROMPT]
     assert "source_tokens" not in held
     assert held["parallel.taken"].tolist() == FOLLOWS
-    assert held[f"parallel.{OWN}"].shape == (3, 3, 8)
-    assert held[f"serial.{OWN}"].shape == (3, 5, 10)
+    assert held["parallel.decoder.layer2.self_attn"].shape == (3, 3, 8)
+    assert held["serial.decoder.layer2.self_attn"].shape == (3, 5, 10)
     table = list(csv.DictReader(io.StringIO(decoding_files.table(both, scope))))
     assert [row["takes"] for row in table if row["run"] == "teacher-forced"] == [*CONTINUATION]
     assert [row["reads"] for row in table][:3] == ["b", *"ed"]
