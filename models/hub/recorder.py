@@ -122,7 +122,7 @@ class Pass:
         if self.recording is None or not tensors:
             return
         for tap in taps:
-            if tap.name not in self.recording.activations:
+            if tap.name not in self.recording.activations and (not tap.largest or tensors[0].numel() <= tap.largest):
                 stream = self.places.kind(self.frame).query_stream
                 self.recording.tap("", tap.name, tensors[0], stream, tap.feature, tap.formula)
 
@@ -138,8 +138,9 @@ class Pass:
             first = ids.reshape(-1, n)[:1]
             if n < 2 or not torch.equal(first, first[:, :1] + torch.arange(n, device=ids.device)):
                 return
-            name, formula = "position", "position vectors, looked up"
-            self.position_table = table.detach()[int(first[0, 0]) - self.places.start :]
+            name, formula, place = "position", "position vectors, looked up", int(first[0, 0])
+            self.position_table = table.detach()[place - self.places.start :]
+            vectors = table[place : place + n][None]          # the same numbers, which lie there anyway
         if f"{kind.stack}.{name}" not in self.recording.activations:
             self.recording.tap(kind.stack, name, vectors, kind.query_stream, "d_model", formula)
 
@@ -182,7 +183,7 @@ class Pass:
             {f"W_{part}": (o.weight, o.bias) for part, o in zip("QKV", origins, strict=True)} if whole else {},
             terms=found.terms, number=number, dtype=q.dtype,
         )
-        self.recording.attention[name] = replace(site, projections={})       # they are complete with W_O, which comes next
+        self.recording.attention[name] = _with(site, {})                     # they are complete with W_O, which comes next
         if call.output is not None:
             self._with_output(site, *call.output)
         else:
@@ -191,9 +192,14 @@ class Pass:
     def _with_output(self, site: AttentionSite, weight: Tensor, bias: Tensor | None) -> None:
         """The attention with its W_O, and what that makes."""
         if site.projections:
-            self.recording.attention[site.name] = replace(site, projections=site.projections | {"W_O": (weight, bias)})
+            self.recording.attention[site.name] = _with(site, site.projections | {"W_O": (weight, bias)})
         made = Product(site.out.transpose(1, 2).flatten(2), weight, bias)
         self.recording.tap(site.name, "attn_out", made, site.query_stream, "d_model", "Concat(head_out)·W_O")
+
+
+def _with(site: AttentionSite, projections: dict[str, tuple[Tensor, Tensor | None]]) -> AttentionSite:
+    """The same with these projections; nothing that is kept by its cause is worked out."""
+    return replace(site, **{part: site.kept(part) for part in "qkv"}, projections=projections)
 
 
 def _kept(origin: Origin | None, t: Tensor) -> Tensor | Product:

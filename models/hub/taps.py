@@ -14,6 +14,7 @@ class Tap:
     of_input: bool
     formula: str
     feature: str = "d_model"
+    largest: int = 0        # numbers; what is larger is not kept, so that a long text's run stays small; 0: however large
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ import models
 from models import CheckpointError, InputError
 from models.analysis.checks import check_site
 from models.cli import main
-from models.hub import files
+from models.hub import files, recorder
 from models.hub import load as hub
 from models.hub.masks import explained
 from models.tokenizers.base import Tokenizer
+from models.trace.deferred import Product
 
 TEXT = "The little dog was very hungry because it had not eaten. She is reading a book about the sea."
 
@@ -203,6 +204,21 @@ def test_threads_never_see_each_others_tensors(made: dict[str, Path]) -> None:
         for name, site in one.attention.items():
             assert site.q.equal(other.attention[name].q)
             assert site.out.equal(other.attention[name].out)
+
+
+def test_a_long_texts_q_k_and_v_are_kept_by_their_cause(made: dict[str, Path]) -> None:
+    """Three products of one vector a token, and not three tensors; what they give is what the kernel was given."""
+    scope = models.load(made["BertModel"], device="cpu")
+    ids, given = torch.full((1, 3001), 7), []
+    module = scope.model.module.encoder.layer[0].attention.self
+    with torch.no_grad(), models.record() as recording, recorder.watching(scope.model.places(ids)):
+        given.append(module(torch.randn(1, 3001, 22)))
+    site = recording.attention["encoder.layer.0.attention.self"]
+    kept = [site.kept(part) for part in "qkv"]
+    assert all(isinstance(part, Product) for part in kept)
+    assert len({part.x.untyped_storage().data_ptr() for part in kept}) == 1
+    row = slice(2990, 3001)
+    assert (site.head_out(1, rows=row) - given[0][0][0, row, 11:]).abs().max() < 1e-5
 
 
 def test_padding_of_a_batch_is_a_layer_of_its_own(made: dict[str, Path]) -> None:

@@ -1,6 +1,7 @@
 """Models of Hugging Face, family by family, against what the library itself makes of the same weights."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,15 +20,22 @@ SHORT, LONG = "7 11 13 17 19", "5 6 7 8 9 10 11 12 14 16 18"
 ROUNDING = 2e-6         # of float32 weights, by another order of the same sums
 
 
+class Opened(dict[str, Scope]):
+    """Each model, saved and opened when it is first asked for."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = root
+
+    def __missing__(self, name: str) -> Scope:
+        BY_NAME[name].save(self.root / name)
+        self[name] = models.load(self.root / name, device="cpu")
+        return self[name]
+
+
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
-    """Each model, saved and opened once."""
-    found: dict[str, Scope] = {}
-    for name in NAMES:
-        folder = tmp_path_factory.mktemp("hub") / name
-        BY_NAME[name].save(folder)
-        found[name] = models.load(folder, device="cpu")
-    return found
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return Opened(tmp_path_factory.mktemp("hub"))
 
 
 def run(scope: Scope, *texts: str) -> Trace:
@@ -60,7 +68,7 @@ def ordered(trace: Trace) -> list[AttentionSite]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_weights_are_the_librarys_own(opened: dict[str, Scope], name: str) -> None:
+def test_weights_are_the_librarys_own(opened: Opened, name: str) -> None:
     scope = opened[name]
     trace = run(scope, LONG)
     expected, sites = maps(scope, trace), ordered(trace)
@@ -75,7 +83,7 @@ def test_weights_are_the_librarys_own(opened: dict[str, Scope], name: str) -> No
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_recording_changes_no_digit(opened: dict[str, Scope], name: str) -> None:
+def test_recording_changes_no_digit(opened: Opened, name: str) -> None:
     scope = opened[name]
     streams = run(scope, LONG).streams
     with torch.no_grad():
@@ -88,7 +96,7 @@ def test_recording_changes_no_digit(opened: dict[str, Scope], name: str) -> None
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_greedy_text_is_what_generate_writes(opened: dict[str, Scope], name: str) -> None:
+def test_greedy_text_is_what_generate_writes(opened: Opened, name: str) -> None:
     scope = opened[name]
     given = scope.given_ids(LONG)
     own = [step.token for step in models.decoding.greedy(scope.model, given, max_new=13)]
@@ -100,7 +108,7 @@ def test_greedy_text_is_what_generate_writes(opened: dict[str, Scope], name: str
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_the_cache_gives_what_one_pass_gives(opened: dict[str, Scope], name: str) -> None:
+def test_the_cache_gives_what_one_pass_gives(opened: Opened, name: str) -> None:
     scope = opened[name]
     given = scope.given_ids(SHORT)
     written = runs.autoregressive(scope.model, given, runs.Method(max_new=7)).run
@@ -117,7 +125,7 @@ def painted(scope: Scope) -> tuple[Edits, str]:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("XLNet", "Deberta"))])
-def test_a_painted_mask_is_the_same_mask_passed_by_hand(opened: dict[str, Scope], name: str) -> None:
+def test_a_painted_mask_is_the_same_mask_passed_by_hand(opened: Opened, name: str) -> None:
     """The library is given the whole mask, 0 or −∞, (batch, 1, query, key); its own attention is not asked again."""
     scope = opened[name]
     asked = run(scope, SHORT)
@@ -145,3 +153,34 @@ def test_a_painted_mask_is_the_same_mask_passed_by_hand(opened: dict[str, Scope]
 def _places(scope: Scope, ids: torch.Tensor) -> Any:
     kind = scope.model.kinds[0]
     return models.hub.recorder.Places(lambda frame: kind, ids.shape[1], groups=scope.model.groups)
+
+
+# Residual streams of families that are known
+
+
+@pytest.mark.parametrize("name", ["GPT2LMHeadModel", "LlamaForCausalLM", "BertForMaskedLM", "DistilBertForMaskedLM", "BertModel"])
+def test_the_residual_stream_is_the_librarys_hidden_states(opened: Opened, name: str) -> None:
+    scope = opened[name]
+    trace = run(scope, LONG)
+    with torch.no_grad():
+        made = scope.model.module(torch.tensor([trace.streams["text"].ids]), output_hidden_states=True).hidden_states
+    for layer, site in enumerate(trace.attention.values()):
+        beside = site.name.rpartition(".")[0]
+        assert trace.activations[f"{beside}.resid_pre"].value.equal(made[layer])
+        if layer + 1 < scope.config.n_layers:           # behind the last layer some models hand out the normed stream
+            assert trace.activations[f"{beside}.resid_post"].value.equal(made[layer + 1])
+
+
+def test_the_parts_of_a_pre_norm_layer_add_up(opened: Opened) -> None:
+    trace = run(opened["GPT2LMHeadModel"], LONG)
+    for site in trace.attention.values():
+        own = {name: trace.activations[f"{site.name.rpartition('.')[0]}.{name}"].value
+               for name in ("resid_pre", "resid_mid", "resid_post", "ff_out")}
+        added = trace.activations[f"{site.name}.attn_out"].value
+        assert (own["resid_pre"] + added - own["resid_mid"]).abs().max() < 1e-5
+        assert (own["resid_mid"] + own["ff_out"] - own["resid_post"]).abs().max() < 1e-5
+
+
+def test_of_an_unknown_family_no_stream_is_invented(opened: Opened) -> None:
+    for name in ("GPTNeoXForCausalLM", "T5ForConditionalGeneration", "AlbertForMaskedLM"):
+        assert not [found for found in run(opened[name], SHORT).activations if "resid" in found or "ff_" in found]
