@@ -71,11 +71,17 @@ class _CrossEntropy(torch.autograd.Function):
             rows = slice(start, start + ROWS)
             real = labels[rows, None] != NO_LABEL
             label = labels[rows, None].where(real, 0)
-            p = logits[rows].log_softmax(-1)
-            total -= ((1 - smoothing) * p.gather(1, label) + each * p.sum(-1, keepdim=True))[real].sum()
+            p = torch.log_softmax(logits[rows], -1, out=None if slope is None else slope[rows])     # where the slope will stand
+            each_row = p.gather(1, label)
+            if smoothing:
+                each_row = (1 - smoothing) * each_row + each * p.sum(-1, keepdim=True)
+            total -= each_row[real].sum()
             if slope is not None:
-                p = p.exp_().sub_(each).scatter_add_(1, label, torch.full_like(p[:, :1], smoothing - 1))
-                slope[rows] = p.masked_fill_(~real, 0.0)
+                p.exp_().scatter_add_(1, label, torch.full_like(p[:, :1], smoothing - 1))
+                if smoothing:
+                    p.sub_(each)
+                if not real.all():
+                    p.masked_fill_(~real, 0.0)
         if slope is not None:
             ctx.save_for_backward(slope)
         return total
