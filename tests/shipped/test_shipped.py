@@ -28,7 +28,7 @@ from models.training.recipe import Recipe
 from viz_app.session.reference_models import alike_but_for_lambda
 
 LIMITS = {   # checkpoint → megabytes it may take
-    "bert": 3,
+    "bert": 3, "bert-where": 3,
     "dates": 1, "dates-additive": 1, "dates-attn": 1, "dates-bahdanau": 1, "dates-cosine": 1, "dates-dot": 1, "dates-general": 1,
     "dates-multihead": 1, "dates-rnn": 1, "dates-scaled-dot": 1, "dates-self-attn": 1, "dates-stacked": 1,
     "dates-stacked-residual": 1,
@@ -51,6 +51,7 @@ TEXTS = {   # checkpoint of running text → the files it learned from, and what
 }
 ANSWERS = {   # checkpoint that does not write → the files it learned from, what is said of their licence, least scores
     "bert": (*TEXTS["gpt"], {"held-out masked accuracy": 30, "next-sentence accuracy": 55}),
+    "bert-where": ([], "no foreign data", {"one-fact exact match": 99, "two-fact exact match": 95}),
     "xlnet": (*TEXTS["gpt"], {}),
 }
 CLASSIFIED = {"gpt-sentiment": 0.5, "gpt-sentiment-0": 0, "gpt-sentiment-1": 1}      # checkpoint → λ
@@ -212,6 +213,25 @@ def test_bert_is_better_than_counting_and_than_chance():
     scores = models.load("bert", device="cpu").training["scores"]
     assert scores["held-out masked accuracy"] > 3 * scores["unigram masked accuracy"]
     assert scores["masked perplexity"] < scores["unigram masked perplexity"] / 5
+    assert models.load("bert-where", device="cpu").training["scores"]["last place named exact match"] < 60
+
+
+def test_bert_where_learned_one_fact_before_two():
+    scope = models.load("bert-where", device="cpu")
+    scores = {int(step): of["scores"] for step, of in scope.training["snapshot_scores"].items()}
+    assert list(scores) == scope.snapshots
+    assert scores[scope.snapshots[-1]] == scope.training["scores"]
+    assert scores[0]["held-out answer exact match"] < 10
+    assert scores[7500]["one-fact exact match"] > 95 > 70 > scores[7500]["two-fact exact match"]
+
+
+def test_bert_where_reads_who_and_not_only_where():
+    """One story, three questions: the answer follows the question; and with the sentences in another order it is another."""
+    scope = models.load("bert-where", device="cpu")
+    told = ["Mary went to the garden.", "John took the milk.", "John moved to the office.", "Mary journeyed to the park."]
+    asked = {"Where is Mary?": "park", "Where is John?": "office", "Where is the milk?": "office"}
+    assert {q: scope.run(q, " ".join(told)).output for q in asked} == asked
+    assert scope.run(question="Where is Mary?", context=" ".join(told[::-1])).output == "garden"
 
 
 def test_xlnet_is_better_than_counting_and_than_a_text_read_backwards():
@@ -421,6 +441,10 @@ def test_the_readmes_answers_are_the_records():
     assert f"is right in {bert['unigram masked accuracy']:.1f} % (the frequencies: {bert['unigram masked perplexity']:.0f})" in text
     assert f"tells in {bert['next-sentence accuracy']:.1f} % whether" in text
     assert f"one answer for all is right in {bert['always-the-same next-sentence accuracy']:.1f} %" in text
+    where = models.load("bert-where", device="cpu").training["scores"]
+    assert f"answers {where['one-fact exact match']:.1f} % of the questions" in text
+    assert f"and {where['two-fact exact match']:.1f} % of those that take two" in text
+    assert f"the last place named is right in {where['last place named exact match']:.1f} %" in text
 
 
 def test_the_readmes_runs_are_the_records():
