@@ -66,7 +66,10 @@ def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
         every = [[_codes(pooled_weights(site, head, k)) for head in range(site.n_heads)] for site in sites]
         return torch.stack([torch.stack(codes) for codes in every])
     allowed = torch.stack([site.allowed(head=None) for site in sites])
-    weights = masked_softmax(torch.stack([site.scores() for site in sites]), allowed)
+    if all(site.has_causes for site in sites):       # one softmax for all
+        weights = masked_softmax(torch.stack([site.scores() for site in sites]), allowed)
+    else:
+        weights = torch.stack([site.weights() for site in sites])
     return _codes(pooled(weights.masked_fill(~allowed, -1.0), k))
 
 
