@@ -537,7 +537,7 @@ def test_the_tokens_stand_in_two_columns_in_their_order(stage: Stage) -> None:
     assert [float(one[1]) for one in heads] == pytest.approx([left_x, right_x], abs=0.5)
     assert [one[2] for one in heads] == ["end", None]
     assert {hex_of(one[3]) for one in heads} == {QUIET}
-    assert {one[4] for one in heads} == {"8"}
+    assert {one[4] for one in heads} == {"11"}
 
 
 def test_a_long_column_of_tokens_shrinks_and_names_every_nth(stage: Stage) -> None:

@@ -22,8 +22,8 @@ class Lines {
     const pitch = (tokens) => Math.min(WIDEST_PITCH, (this.height - LINE_TOP - 10) / tokens);
     this.pitch = { query: pitch(picture.rows), key: pitch(picture.cols) };
     this.column = { query: this.room("query", picture.queries), key: this.width - this.room("key", picture.keys) };
-    this.draw("text", { x: this.column.query, y: 8, "text-anchor": "end", "font-size": 12, fill: theme.quiet }, "reads (query)");
-    this.draw("text", { x: this.column.key, y: 8, "font-size": 12, fill: theme.quiet }, "is read (key)");
+    this.draw("text", { x: this.column.query, y: 11, "text-anchor": "end", "font-size": 12, fill: theme.quiet }, "reads (query)");
+    this.draw("text", { x: this.column.key, y: 11, "font-size": 12, fill: theme.quiet }, "is read (key)");
     this.idle = this.draw("g", {});
     const [drawn, all] = this.drawAll();
     this.near = this.draw("g", {});

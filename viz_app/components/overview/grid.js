@@ -70,7 +70,7 @@ class Grid {
     for (let h = 0; h < this.block.heads; h += every) {
       const [x] = this.corner(0, h);
       context.fillStyle = theme.quiet;
-      context.fillText(String(h + 1), x + this.side / 2, 5);
+      context.fillText(String(h + 1), x + this.side / 2, 6);
       context.fillStyle = headColour(h);
       context.fillRect(x, TOP_ROOM - 4, this.side, 2);
     }
