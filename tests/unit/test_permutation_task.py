@@ -93,6 +93,9 @@ def test_the_last_of_an_order_is_predicted(task, files, k, predicted):
     assert len(asked) == predicted
     assert sorted(ranks[i] for i in asked) == list(range(13 - predicted, 13))
     assert [labels[i] for i in asked] == [ids[i] for i in asked]
+    drawn = list(range(13))
+    random.Random(4).shuffle(drawn)
+    assert [ranks[position] for position in drawn] == list(range(13))      # the first drawn is the first predicted
 
 
 def test_from_left_to_right_if_so_asked(task, files):
@@ -112,6 +115,8 @@ def test_a_batch_is_what_the_model_reads(task):
             logits = model(torch.tensor([ids]), torch.tensor([ranks]), torch.tensor([segments]))["token in order"][0]
         alone += sum(-float(logits[i].double().log_softmax(-1)[label]) for i, label in enumerate(labels))
     assert list(together) == [LABELS]
+    wide = batch.inputs[1].shape[1]
+    assert all(batch.inputs[1][i, len(row[0]) :].tolist() == [wide] * (wide - len(row[0])) for i, row in enumerate(rows))
     assert together[LABELS].item() == pytest.approx(alone, rel=1e-4)
     assert batch.n_labels == sum(len(ids) for ids, *_ in rows)
 
