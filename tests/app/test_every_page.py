@@ -29,7 +29,8 @@ CHECKS = {  # how many are made on each page
     "alignment": {"attention": 3, "task": 3, "inside": 5, "layer": 0, "positions": 3, "masks": 5, "decoding": 6, "from-rnn": 1},
     "fixed vector": {"attention": 1, "task": 2, "inside": 1, "layer": 0, "positions": 3, "masks": 0, "decoding": 4, "from-rnn": 1},
 }
-LANGUAGE_MODELS = [name for name in models.shipped() if models.load(name, device="cpu").model.continues]
+WRITERS = [name for name in models.shipped() if models.load(name, device="cpu").model.can_write]
+LANGUAGE_MODELS = [name for name in WRITERS if models.load(name, device="cpu").model.continues]
 PICTURE = {
     "attention": "head", "inside": "walk", "positions": "positions-shuffle", "masks": "mask_painter", "decoding": "stepper",
     "from-rnn": "from-rnn-versions", "task": "answers", "layer": "layer",
@@ -69,7 +70,7 @@ def layer_checks(checkpoint: str) -> int:
 
 
 @pytest.mark.parametrize("view", PICTURE)
-@pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if models.load(name, device="cpu").model.translates])
+@pytest.mark.parametrize("checkpoint", [name for name in WRITERS if name not in LANGUAGE_MODELS])
 def test_it_shows_this_model(checkpoint, view):
     app = AppTest.from_function(page, args=(view,), default_timeout=120)
     app.query_params["checkpoint"] = checkpoint
@@ -122,7 +123,7 @@ def test_it_shows_this_model(checkpoint, view):
 
 
 @pytest.mark.parametrize("view", PICTURE)
-@pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if not models.load(name, device="cpu").model.can_write])
+@pytest.mark.parametrize("checkpoint", [name for name in models.shipped() if name not in WRITERS])
 def test_it_shows_this_model_that_answers(checkpoint, view):
     app = AppTest.from_function(page, args=(view,), default_timeout=120)
     app.query_params["checkpoint"] = checkpoint
