@@ -133,6 +133,8 @@ class Pass:
             return
         vectors = vectors if vectors.dim() == 3 else vectors[None]
         if self._is_token_table(table):
+            if vectors.numel() > 4 * LARGEST_KEPT:          # the layers' streams begin with it
+                return
             name, formula = "embedding", "embedding(token)"
         else:
             first = ids.reshape(-1, n)[:1]

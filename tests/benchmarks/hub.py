@@ -34,7 +34,7 @@ def measure() -> dict[str, float]:
             plain.append(_timed(lambda: module(ids, use_cache=False))[0])
     return {
         "plain s": min(plain), "recorded s": min(s for s, _ in recorded), "output_attentions s": min(s for s, _ in given),
-        "recorded bytes": _bytes(_tensors(recorded[-1][1])), "output_attentions bytes": _bytes(given[-1][1]),
+        "recorded bytes": _bytes(_tensors(recorded[-1][1]), module), "output_attentions bytes": _bytes(given[-1][1], module),
     }
 
 
@@ -58,9 +58,11 @@ def _tensors(recording: Recording) -> list[torch.Tensor]:
     return [t if isinstance(t, torch.Tensor) else t.x for t in found]
 
 
-def _bytes(tensors: Any) -> int:
-    """Of memory, each part counted once however many tensors lie in it."""
-    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+def _bytes(tensors: Any, module: torch.nn.Module) -> int:
+    """Of memory besides the model's own, each part counted once however many tensors lie in it."""
+    own = {p.untyped_storage().data_ptr() for p in module.parameters()}
+    found = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+    return sum(size for place, size in found.items() if place not in own)
 
 
 def main() -> None:

@@ -98,7 +98,7 @@ def _label(token: str, place: tuple[int, int] | None, text: str) -> Label:
 
 def special_label(token: str) -> Label:
     """The label of a special token, which has no text of its own."""
-    return Label(_SPECIAL.get(token, f"[{token.strip(BRACKETS)}]"), f"special token {token}", special=True)
+    return Label(_SPECIAL.get(token, f"[{token.strip('<|[]>')}]"), f"special token {token}", special=True)
 
 
 def token_text(token: str) -> str:
