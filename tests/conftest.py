@@ -1,5 +1,6 @@
 """Every call into `models` is checked against its annotations, shapes and types, while the tests run."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from models.scope import Scope  # noqa: E402
 from models.scope import load as load_scope  # noqa: E402
 
 torch.set_num_threads(1)   # the tensors are tiny: more threads only wait for each other
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Two a core: a test in a browser waits for its page half of the time."""
+    return 2 * (os.cpu_count() or 1)
 
 
 @pytest.fixture(autouse=True)
