@@ -124,7 +124,8 @@ def painted(scope: Scope) -> tuple[Edits, str]:
     return Edits.of_kinds(**{kind: MaskChange(forbidden=((4, 1), (4, 3)))}), kind
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("XLNet", "Deberta"))])
+# the first two hand out finished weights; OPT counts places from the mask that it is given, and takes no whole one
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(("XLNet", "Deberta", "OPT"))])
 def test_a_painted_mask_is_the_same_mask_passed_by_hand(opened: Opened, name: str) -> None:
     """The library is given the whole mask, 0 or −∞, (batch, 1, query, key); its own attention is not asked again."""
     scope = opened[name]
