@@ -163,7 +163,8 @@ def test_the_arrays_are_the_runs(dates: Scope) -> None:
     given = dates.run(SOURCE, "2021-03-05").next_token.logits.log_softmax(-1)      # all at once, the run token by token
     np.testing.assert_allclose(kept["serial.log_probs"], given.numpy(), atol=1e-4)
     site = "decoder.layers.1.cross_attn"
-    np.testing.assert_allclose(kept[f"parallel.{site}"][3], told.trace.attention[site].weights(3).numpy(), atol=1e-6)
+    held = kept["parallel.decoder.layer2.cross_attn"][3]
+    np.testing.assert_allclose(held, told.trace.attention[site].weights(3).numpy(), atol=1e-6)
 
 
 def test_the_drawing_is_well_formed_and_shows_inference_only_so_far(dates: Scope) -> None:

@@ -343,7 +343,8 @@ def test_one_head_is_not_called_the_strongest():
     model = random_attention_only(n_heads=1, vocab_size=tokenizer.vocab_size)
     trace = Scope(Checkpoint(Path("alone"), model, tokenizer, {}), torch.device("cpu")).run("abc", "cba")
     at = inside_cell.cell(trace, trace.attention["encoder.layers.0.self_attn"], 0, 1, 1)
-    assert inside_text.explain("heads", at.site, TERMS).startswith("b·W_O + bias: with one head there is one part")
+    beginning = r"$b\,W_O + \text{bias}$: with one head there is one part, and the bias."
+    assert inside_text.explain("heads", at.site, TERMS).startswith(beginning)
     sentence = unpack(inside_cell.heads(trace, at, TERMS))[0]["sentence"]
     assert "the one head adds a vector of length" in sentence
     assert "which go on as they are" in inside_cell.stages(trace, at, TERMS)[-1].sentence

@@ -459,6 +459,7 @@ def assert_heads_table(stage: Stage, header: dict, arrays: dict, titles: dict[st
 def test_columns_share_the_width_and_the_least_important_go_first(stage: Stage) -> None:
     header, _ = unpack(payload())
     order = {"a": 3, "k": 2, "sides": 2, "raw": 2, "v": 2, "products": 1, "terms": 1, "scores": 1, "masked": 1}
+    order |= {"weights": 0, "parts": 0}
     seen = {}
     for width in (1250, 900, 620, 480, 330):
         shown(stage, width=width)
@@ -519,6 +520,7 @@ WIDTHS = (1250, 1000, 760, 620, 480, 330, 200)
 def test_the_walks_columns_have_the_room_they_need(stage: Stage, width: int) -> None:
     header, _ = shown(stage, width=width)
     order = {"a": 3, "k": 2, "sides": 2, "raw": 2, "v": 2, "products": 1, "terms": 1, "scores": 1, "masked": 1}
+    order |= {"weights": 0, "parts": 0}
     kinds = {"strip": (100, 1, 620), "number": (66, 0, math.inf), "weight": (70, 0, math.inf)}
     for number, told in enumerate(header["stages"]):
         to_stage(stage, number)

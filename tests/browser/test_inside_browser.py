@@ -224,13 +224,12 @@ def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(page: Page)
 
 def test_head_layer_and_kind_can_be_changed_here(opened):
     page = opened()
-    controls = page.locator(".st-key-inside-head button")
-    controls.nth(2).click()
+    page.locator(".st-key-inside-head").get_by_role("radio").nth(2).click()
     expect(page.locator(".walk")).to_have_attribute("data-head", "2")
     in_url(page, "head", "2")
-    page.locator(".st-key-inside-layer button").nth(0).click()
+    page.locator(".st-key-inside-layer").get_by_role("radio").nth(0).click()
     expect(page.locator(".walk")).to_have_attribute("data-site", "decoder.layers.0.cross_attn")
-    page.locator(".st-key-inside-kind button").nth(0).click()
+    page.locator(".st-key-inside-kind").get_by_role("radio").nth(0).click()
     expect(page.locator(".walk")).to_have_attribute("data-site", "encoder.layers.0.self_attn")
 
 

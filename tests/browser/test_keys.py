@@ -17,7 +17,10 @@ PAGES = [
     ("inside", ".heads", {"inside-view": "heads"}), ("positions", ".shuffle", {}),
     ("inside", ".several", {"inside-view": "several"}), ("layer", ".layer", {}),
     ("from-rnn", ".versions", {}), ("from-rnn", ".maps", {"from-rnn-section": "Two alignments"}),
-    ("attention", ".states", {"checkpoint": "dates-rnn"}),
+    ("attention", ".states", {"checkpoint": "dates-rnn"}), ("models", ".cards", {}),
+    ("task", ".guesses", {"checkpoint": "bert"}), ("task", ".pair", {"checkpoint": "bert"}),
+    ("task", ".span", {"checkpoint": "bert-where"}), ("task", ".classes", {"checkpoint": "gpt-sentiment"}),
+    ("task", ".order", {"checkpoint": "xlnet"}),
 ]  # fmt: skip
 # Each element of a component that may have the keyboard is sent each key, which a listener of the window then tells of.
 SWALLOWED = """async ([strange, used]) => {
@@ -59,7 +62,7 @@ def test_tab_leaves_what_a_click_has_given_the_keyboard_to(page: Page) -> None:
     held = "document.activeElement?.shadowRoot?.activeElement?.className ?? ''"
     page.locator(".head canvas.cells").click(position={"x": 200, "y": 100})
     assert page.evaluate(held) == "cells"
-    for _ in range(4):      # its two buttons lie on the way
+    for _ in range(6):      # its four buttons lie on the way
         page.keyboard.press("Tab")
     assert not page.evaluate("!!document.activeElement.shadowRoot?.querySelector('.head')")
     page.locator(".overview button").nth(5).click()

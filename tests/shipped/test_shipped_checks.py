@@ -16,7 +16,7 @@ from models.trace.edits import Edits, MaskChange
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.session.url_state import Focus
-from viz_app.sidebar.examples import suited
+from viz_app.sidebar.examples import readable_examples
 from viz_app.views.attention import payloads as attention
 from viz_app.views.decoding import payloads as decoding
 from viz_app.views.decoding.steps import reading
@@ -49,14 +49,14 @@ def pages(run: CurrentRun) -> dict[str, Pictures]:
 
 
 def test_every_page_shows_ticks_alone(scope):
-    run = CurrentRun(scope, scope.run(suited(scope)[0]))
+    run = CurrentRun(scope, scope.run(*readable_examples(scope)[0]))
     looks = {page: [look for look, _ in drawn["checks"]["rows"]] for page, drawn in pages(run).items()}
     assert [page for page, found in looks.items() if "failed" in found or "passed" not in found] == []
 
 
 def test_so_does_every_head_of_the_next_examples(scope):
-    for text in suited(scope)[1:3]:
-        trace = scope.run(text)
+    for texts in readable_examples(scope)[1:3]:
+        trace = scope.run(*texts)
         assert [check for site in trace.attention.values() for check in check_site(site) if not check.passed] == []
         for site in trace.attention.values():
             for head in range(site.n_heads):
@@ -67,7 +67,7 @@ def test_so_does_every_head_of_the_next_examples(scope):
 def test_and_it_does_where_another_machine_adds_in_another_order(scope, monkeypatch):
     """The same sums over the features of q and k, in three other orders: in float32, scores that differ in their last digits."""
     kernel = similarity.F.scaled_dot_product_attention
-    text = suited(scope)[0]
+    texts = readable_examples(scope)[0]
 
     def reordered(q, k, v, *, order, **how):
         features = torch.randperm(q.shape[-1], generator=torch.Generator().manual_seed(order))
@@ -75,7 +75,7 @@ def test_and_it_does_where_another_machine_adds_in_another_order(scope, monkeypa
 
     for order in range(3):
         monkeypatch.setattr(similarity.F, "scaled_dot_product_attention", functools.partial(reordered, order=order))
-        assert [site.name for site in scope.run(text).attention.values() if not check_used(site).passed] == []
+        assert [site.name for site in scope.run(*texts).attention.values() if not check_used(site).passed] == []
         if scope.model.can_write:
-            written = autoregressive(scope.model, scope.given_ids(text), Method(max_new=MOST_WRITTEN)).run
+            written = autoregressive(scope.model, scope.given_ids(texts[0]), Method(max_new=MOST_WRITTEN)).run
             assert written.kernel_error <= ROUNDING

@@ -6,7 +6,7 @@ const TELL_AFTER = 350;     // ms of rest
 const ROOM = {
   strip: { min: 100, grow: 1, max: 620 }, number: { min: 66 }, weight: { min: 70 },
 };
-const LEAVE = { a: 3, k: 2, sides: 2, products: 1, terms: 1, raw: 2, scores: 1, masked: 1, v: 2 };
+const LEAVE = { a: 3, k: 2, sides: 2, products: 1, terms: 1, raw: 2, scores: 1, masked: 1, v: 2, weights: 0, parts: 0 };     // 1 for a score's named terms
 
 class Walk {
   constructor(root) {
