@@ -1,14 +1,19 @@
 """Small models of other libraries, made from their configurations when a test asks for them. Sizes are all-different primes where
 a family lets them be."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from tokenizers import processors
+
+from models.tokenizers.base import Tokenizer
 
 VOCABULARY, LAYERS = 53, 2
+TEXT = "The little dog was very hungry because it had not eaten. She is reading a book about the sea."
 _SPECIAL = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 _WIDE = {
     "vocab_size": VOCABULARY, "hidden_size": 22, "num_attention_heads": 2, "num_hidden_layers": LAYERS, "intermediate_size": 31,
@@ -77,3 +82,21 @@ CASES = [
 BY_NAME = {case.model: case for case in CASES}
 NAMES = list(BY_NAME)
 WRITERS = [name for name in NAMES if "CausalLM" in name or "LMHead" in name or "Conditional" in name or "Marian" in name]
+
+
+def library_tokenizer(folder: Path, size: int) -> transformers.PreTrainedTokenizerFast:
+    """A WordPiece tokenizer with BERT's template."""
+    backend = Tokenizer.wordpiece([TEXT] * 3, size).backend
+    backend.encode_special_tokens = False
+    special = [("[CLS]", backend.token_to_id("[CLS]")), ("[SEP]", backend.token_to_id("[SEP]"))]
+    backend.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", special)
+    names = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
+    library = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+    library.save_pretrained(folder)
+    return library
+
+
+def own_module_of_readme() -> str:
+    """The lines that README gives for a module of one's own."""
+    readme = Path(__file__).parents[1] / "README.md"
+    return re.search(r"<!-- own module -->\n```python\n(.*?)```", readme.read_text("utf-8"), re.DOTALL)[1]

@@ -25,15 +25,19 @@ def is_shared() -> bool:
     return bool(os.environ.get(SHARED))
 
 
+def module() -> str | None:
+    """The module that its owner named when the app was started, as path/to/file.py:function."""
+    return os.environ.get(MODULE)
+
+
 def offered() -> list[str]:
     """The names to pick from."""
-    return [*([module] if (module := os.environ.get(MODULE)) else []), *models.shipped(), *_own()]
+    return [*filter(None, [module()]), *models.shipped(), *_own()]
 
 
 def opened(named: str) -> Scope:
-    """What `folder` gave for a name, opened: a checkpoint, or the module that its owner named when the app was started. Raises
-    CheckpointError."""
-    if named != os.environ.get(MODULE):
+    """What `folder` gave for a name, opened: a checkpoint, or the owner's module. Raises CheckpointError."""
+    if named != module():
         return models.load(named)
     try:
         return scope_of(named)
@@ -43,7 +47,7 @@ def opened(named: str) -> Scope:
 
 def folder(name: str) -> str:
     """What models.load takes for a name that was picked, typed or in a URL. Raises CheckpointError."""
-    if name in models.shipped() or name == os.environ.get(MODULE):
+    if name in models.shipped() or name == module():
         return name
     if name in (own := _own()):
         return str(own[name])

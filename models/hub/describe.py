@@ -1,13 +1,14 @@
-"""What `attnscope inspect` says of somebody else's model: its sizes, its parameters, its tokenizer, what can be shown and what
-cannot, and why."""
+"""What is said of somebody else's model, by `attnscope inspect` and on its card in the app: its sizes, its parameters, its
+tokenizer, what can be shown and what cannot, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from models.scope import Scope
-from models.trace import Trace
+from models.trace import AttentionSite, Trace
 
 
 def described(scope: Scope) -> Iterator[str]:
@@ -30,8 +31,12 @@ def described(scope: Scope) -> Iterator[str]:
 def shown(scope: Scope, trace: Trace) -> Iterator[str]:
     """What a run lays open of a model, and why the rest is not."""
     model, sites = scope.model, list(trace.attention.values())
-    yield f"it answers {model.what_it_answers}"
-    yield f"attention of {len(sites)} places, {sites[0].n_heads} heads each: {', '.join(site.name for site in sites[:3])} …"
+    if model.what_it_answers:
+        yield f"it answers {model.what_it_answers}"
+    if not sites:
+        yield "no attention: a state carries what was read"
+        return
+    yield f"attention: {layers_and_heads(sites)}"
     if not all(site.has_causes for site in sites):
         yield "its library hands out finished weights only: no queries, keys, scores or masks, and nothing can be painted"
         return
@@ -46,3 +51,11 @@ def shown(scope: Scope, trace: Trace) -> Iterator[str]:
         "no residual stream: it is not known by which modules this kind of model passes it on"
     )
     yield "position vectors" if model.positions is not None else "no position vectors: none are looked up"
+
+
+def layers_and_heads(sites: Sequence[AttentionSite]) -> str:
+    """How many layers, of how many heads each, attend in a run: kind by kind, as it meets them."""
+    counted = Counter((site.stack, site.role, site.n_heads) for site in sites)
+    return ", ".join(
+        f"{n} {stack} {role} layer{'s' * (n > 1)} × {heads} head{'s' * (heads > 1)}" for (stack, role, heads), n in counted.items()
+    )

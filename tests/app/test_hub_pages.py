@@ -2,12 +2,18 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-from app_parts import prose
-from hub_models import BY_NAME
+from app_parts import picture, prose, said
+from hub_models import BY_NAME, own_module_of_readme
 from streamlit.testing.v1 import AppTest
 
+import viz_app
+from viz_app import checkpoints
 from viz_app.navigation import VIEWS
+from viz_app.session import cache
+
+APP = Path(viz_app.__file__).with_name("app.py")
 
 
 def page(name: str) -> None:
@@ -61,3 +67,32 @@ def test_a_folder_that_is_cut_off_is_said_beside_the_picker(folders: dict[str, P
     app = opened(damaged, "attention")
     assert not app.exception
     assert "was cut off" in prose(app)
+
+
+def test_a_module_of_ones_own_is_what_the_app_opens_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines of README, started as `attnscope --module` starts them: no name is in the address, and Attention shows it."""
+    file = tmp_path / "mine.py"
+    file.write_text(own_module_of_readme(), "utf-8")
+    monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
+    app = AppTest.from_file(str(APP), default_timeout=60)
+    app.query_params["text"] = "hello"
+    app.run()
+    assert not app.exception
+    assert app.selectbox(key="checkpoint").value == f"{file}:make_scope"
+    header, arrays = picture(app, "head")
+    scope = cache.scope(f"{file}:make_scope")
+    assert header["site"] in ("1.layers.0.self_attn", "1.layers.1.self_attn")
+    assert [key for key, *_ in header["keys"]] == list("hello")
+    weights = scope.run("hello").attention[header["site"]].weights(header["head"]).numpy()
+    np.testing.assert_allclose(arrays["weights"].reshape(5, 5), weights, atol=1e-6)
+    assert weights[0, 0] == 1                # it looks back only
+
+
+def test_a_module_that_fails_is_said_beside_the_picker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def make_scope():\n    raise KeyError('<b>no weights</b>')\n", "utf-8")
+    monkeypatch.setenv(checkpoints.MODULE, f"{file}:make_scope")
+    app = AppTest.from_file(str(APP), default_timeout=60).run()
+    assert not app.exception
+    note = said(app, "note checkpoint")
+    assert (note["look"], note["rows"]) == ("note bad", [["line", f"{file}:make_scope: KeyError: '<b>no weights</b>'"]])

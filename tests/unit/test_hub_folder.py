@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-import transformers
-from hub_models import BY_NAME
-from tokenizers import processors
+from hub_models import BY_NAME, library_tokenizer
 
 import models
 from models import CheckpointError, InputError
@@ -22,10 +20,7 @@ from models.cli import main
 from models.hub import files, recorder
 from models.hub import load as hub
 from models.hub.masks import explained
-from models.tokenizers.base import Tokenizer
 from models.trace.deferred import Product
-
-TEXT = "The little dog was very hungry because it had not eaten. She is reading a book about the sea."
 
 
 @pytest.fixture(scope="module")
@@ -126,18 +121,6 @@ def test_ids_are_typed_where_there_is_no_tokenizer(folder: Path) -> None:
         scope.run(" ".join(["7"] * 62))
     with pytest.raises(InputError, match="the text has 79,999 characters; this model reads at most 61 tokens"):
         scope.run(" ".join(["7"] * 40_000))
-
-
-def library_tokenizer(folder: Path, size: int) -> transformers.PreTrainedTokenizerFast:
-    """A WordPiece tokenizer with BERT's template."""
-    backend = Tokenizer.wordpiece([TEXT] * 3, size).backend
-    backend.encode_special_tokens = False
-    special = [("[CLS]", backend.token_to_id("[CLS]")), ("[SEP]", backend.token_to_id("[SEP]"))]
-    backend.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", special)
-    names = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
-    library = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **names)
-    library.save_pretrained(folder)
-    return library
 
 
 def test_a_tokenizer_that_does_not_fit_the_embedding(folder: Path) -> None:

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 import torch
+from hub_models import BY_NAME
 from small import (
     N_CTX,
     random_attention_only,
@@ -17,6 +18,7 @@ from small import (
     words_of,
 )
 
+import models
 from models import weights
 from models.analysis.outline import example_masks, outline
 from models.architectures.xlnet import XLNetConfig
@@ -25,6 +27,7 @@ from models.tokenizers.base import Tokenizer
 from viz_app import checkpoints
 from viz_app.drawing.payload import unpack
 from viz_app.session import cache
+from viz_app.session.current_run import CurrentRun
 from viz_app.views.models import payloads, text
 
 ALL, NONE = "1", "0"
@@ -78,9 +81,15 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [str(tmp_path / name) for name in made]
 
 
+def opened(folder: str | Path, text: str) -> CurrentRun:
+    scope = models.load(folder, device="cpu")
+    return CurrentRun(scope, scope.run(text))
+
+
 def test_cards_stand_by_family_in_the_order_of_history(offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    run = opened(offered[1], "abc")         # which has a card already
     monkeypatch.setattr(cache.models, "load", lambda *_: pytest.fail("no weights are read for a card"))
-    payload, unreadable = payloads.cards()
+    payload, unreadable = payloads.cards(run)
     header, arrays = unpack(payload)
     assert unreadable == ["broken"]
     assert [group["title"] for group in header["groups"]] == [
@@ -109,11 +118,52 @@ def test_cards_stand_by_family_in_the_order_of_history(offered: list[str], monke
 
 
 def test_a_card_is_drawn_anew_when_its_record_is(offered: list[str]) -> None:
-    payloads.cards()
+    run = opened(offered[0], "abc")
+    payloads.cards(run)
     record = Path(offered[1]) / "training.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"licence": "CC BY 4.0"}))
-    header, _ = unpack(payloads.cards()[0])
+    header, _ = unpack(payloads.cards(run)[0])
     assert header["groups"][1]["cards"][0]["licence"] == "CC BY 4.0"
+
+
+def test_an_opened_folder_of_ones_own_stands_first(offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "offered", lambda: ["bert"])
+    header, _ = unpack(payloads.cards(opened(offered[1], "abc"))[0])
+    (card,) = header["groups"][0]["cards"]
+    assert [group["title"] for group in header["groups"]] == ["Open now", "BERT (Devlin et al. 2019)"]
+    assert (card["name"], card["purpose"], card["licence"]) == ("a-gpt", "Goes on with a text.", "Public domain")
+    assert card["shown"][0] == "Attention: 2 decoder self layers × 3 heads."
+    assert "href" not in card
+
+
+@pytest.mark.parametrize(("name", "lines"), [
+    ("T5ForConditionalGeneration", [
+        "It answers another text, token by token.",
+        "Attention: 2 encoder self layers × 3 heads, 2 decoder self layers × 3 heads, 2 decoder cross layers × 3 heads.",
+    ]),
+    ("DebertaV2ForMaskedLM", [
+        "It answers the token behind each mask.", "Attention: 2 encoder self layers × 2 heads.",
+        "Its library hands out finished weights only: no queries, keys, scores or masks, and nothing can be painted.",
+    ]),
+])  # fmt: skip
+def test_somebody_elses_model_says_what_it_shows_once_it_is_open(
+    offered: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, lines: list[str],
+) -> None:
+    module = BY_NAME[name].save(tmp_path / name)
+    monkeypatch.setattr(checkpoints, "offered", lambda: ["a-gpt", name])
+    shut, unreadable = payloads.cards(opened(offered[1], "abc"))
+    assert unreadable == []
+    (card,) = unpack(shut)[0]["groups"][-1]["cards"]
+    assert (card["name"], card["family"], card["purpose"]) == (name, f"{name} (Hugging Face)", text.UNOPENED)
+    assert parse_qs(urlsplit(card["href"]).query) == {"checkpoint": [name]}
+    run = opened(tmp_path / name, "3 5 7 11")
+    header, _ = unpack(payloads.cards(run)[0])
+    assert [[card["name"] for card in group["cards"]] for group in header["groups"]] == [[name], ["a-gpt"]]
+    (card,) = header["groups"][0]["cards"]
+    n = sum(tensor.numel() for tensor in {p.data_ptr(): p for p in module.parameters()}.values())
+    assert card["sizes"] == f"{n:,} parameters, at most {run.scope.n_ctx:,} tokens"
+    assert card["shown"][: len(lines)] == lines
+    assert "href" not in card
 
 
 def test_what_cannot_be_read_is_named() -> None:

@@ -1,12 +1,12 @@
 """A module of one's own, watched: attention of torch's layers and of a script's, against the weights they hand out themselves."""
 
 import ast
-import re
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hub_models import own_module_of_readme
 from torch import Tensor, nn
 
 import models
@@ -144,7 +144,7 @@ def test_what_cannot_be_watched_is_said() -> None:
 
 
 def test_readmes_lines_watch_a_model_of_ones_own(tmp_path: Path) -> None:
-    block = re.search(r"<!-- own module -->\n```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)[1]
+    block = own_module_of_readme()
     assert len([line for line in block.splitlines() if line.strip()]) <= 14
     file = tmp_path / "mine.py"
     file.write_text(block, "utf-8")

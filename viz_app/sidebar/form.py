@@ -24,6 +24,7 @@ from viz_app.ui import note
 
 LANDING = "eng-fra"     # the checkpoint a newcomer sees first
 FIRST_TEXT = examples("translation")[0]     # while no model has been opened
+SHOWN = "What it answers and can show: page Models."      # of a model that somebody else made
 _EXAMPLE, _NAME = "example", "name"
 _SUITED = "suited"      # first field of a model → the task that what stands in it is for, and the example that was put there
 _TYPED = "typed"        # task → what stood in the fields of its model when one of another task was opened
@@ -46,7 +47,7 @@ def _checkpoint() -> tuple[str, Scope | None]:
     """The picker of checkpoints, which takes a folder too where the app is not shared; what models.load takes for the choice,
     and the opened checkpoint, if it opens."""
     lines = offered()
-    first = LANDING if LANDING in lines else next(iter(lines), LANDING)
+    first = checkpoints.module() or (LANDING if LANDING in lines else next(iter(lines), LANDING))
     shared = checkpoints.is_shared()
     pick = "Pick a model" if shared else "Pick a model, or type the path of a checkpoint folder"
     name = st.selectbox(
@@ -67,7 +68,8 @@ def _checkpoint() -> tuple[str, Scope | None]:
         note(slot, checkpoints.told(error), bad=True, key=CHECKPOINT.name)
         return name, None
     # how good it is, the page says of the weights it shows
-    note(slot, f"{words.sentence(family_of(scope.config).name)} {words.made(scope.training)}", key=CHECKPOINT.name)
+    more = words.made(scope.training) or (SHOWN if scope.model.what_it_answers else "")
+    note(slot, f"{words.sentence(family_of(scope.config).name)} {more}", key=CHECKPOINT.name)
     return folder, scope
 
 

@@ -1,4 +1,4 @@
-// A link for each model. Its masks are small matrices: a row reads, a column is read; filled cells may be, hatched ones not.
+// A link for each model; a plain box for one that is open already, with lines of what it shows. Its masks are small matrices: a row reads, a column is read; filled cells may be, hatched ones not.
 const CELL = 11;
 
 class Cards {
@@ -20,14 +20,15 @@ class Cards {
 
   // Returns where the next card's cells begin.
   card(grid, card, { title, none }, cells, from, theme) {
-    const link = put(grid, "a", "card"), presents = document.documentElement.hasAttribute("data-present");
-    Object.assign(link, { href: card.href + (presents ? "&present=1" : ""), target: "_self" });
+    const link = put(grid, card.href ? "a" : "div", "card"), presents = document.documentElement.hasAttribute("data-present");
+    if (card.href) Object.assign(link, { href: card.href + (presents ? "&present=1" : ""), target: "_self" });
     link.dataset.name = card.name;
     put(link, "span", "name", card.name);
     if (card.family !== title) put(link, "p", "family", card.family);
     put(link, "p", "purpose", card.purpose);
+    for (const line of card.shown ?? []) put(link, "p", "shown", line);
     const masks = put(link, "div", "masks");
-    if (!card.masks.length) put(masks, "span", "none", none);
+    if (!card.masks.length && !card.shown) put(masks, "span", "none", none);
     for (const [name, says, rows, cols] of card.masks) {
       const figure = put(masks, "figure");
       put(figure, "figcaption", "quiet", name);
@@ -44,10 +45,7 @@ class Cards {
       canvas.dataset.cells = [...cells.subarray(from, from + rows * cols)].join("");
       from += rows * cols;
     }
-    put(link, "p", "scores", card.scores);
-    put(link, "p", "sizes", card.sizes);
-    put(link, "p", "made", card.made);
-    put(link, "p", "licence", card.licence);
+    for (const name of ["scores", "sizes", "made", "licence"]) put(link, "p", name, card[name] ?? "");
     return from;
   }
 }

@@ -1,4 +1,5 @@
-"""Models: which are there, and who may see whom in each? A card a checkpoint, family by family."""
+"""Models: which are there, and who may see whom in each? A card a checkpoint, family by family; before them the opened one, if
+it is none of those offered or nothing is known of it before it is opened."""
 
 from viz_app import ui
 from viz_app.components.cards import cards as show
@@ -9,8 +10,8 @@ from viz_app.views.models.payloads import cards
 
 
 def models(run: CurrentRun) -> None:
-    """Draw the page, which is the same whatever model is open and whatever was typed."""
+    """Draw the page, which is the same whatever was typed."""
     ui.headline(text.QUESTION, text.ANSWER)
-    payload, unreadable = cards()
+    payload, unreadable = cards(run)
     show(payload)
     plain(text.unreadable(unreadable), key="note models")

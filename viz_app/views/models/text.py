@@ -3,6 +3,7 @@
 from typing import Any
 
 from models.architectures import Config, family_of, name_of
+from models.architectures.base import Family
 from models.layers.masks import SiteKind
 from viz_app import words
 from viz_app.drawing.notes import rows
@@ -10,12 +11,14 @@ from viz_app.drawing.notes import rows
 QUESTION = "Models: which are there, and who may see whom in each?"
 ANSWER = "In the order of history. A small picture is a mask: a row reads, a column is read; filled cells may be, hatched ones not."
 NO_MASK = "No attention: a state carries what was read."
+OPEN = "Open now"
+UNOPENED = "What it answers, and what of it can be shown, stands here once it is open."
 LAYERS = ("n_encoder_layers", "n_decoder_layers", "n_layers")
 
 
-def family(config: Config) -> str:
+def family(of: Family) -> str:
     """What kind of model this is, with its paper."""
-    return words.sentence(family_of(config).name).removesuffix(".")
+    return words.sentence(of.name).removesuffix(".")
 
 
 def group(config: Config) -> tuple[int, str]:
@@ -41,6 +44,11 @@ def sizes(config: Config, n_parameters: int) -> str:
         parts.append(f"{n} {kind}{'s' * (layers != [1])} × {heads} head{'s' * (heads != 1)}")
     parts.append(f"d_model {config.d_model}")
     return ", ".join([*parts, f"at most {config.n_ctx} tokens"])
+
+
+def opened_sizes(n_parameters: int, n_ctx: int) -> str:
+    """Parameters and longest row; layers and heads are told with what can be shown."""
+    return f"{n_parameters:,} parameters, at most {n_ctx:,} tokens"
 
 
 def scores(training: dict[str, Any]) -> str:
