@@ -40,22 +40,22 @@ def shown(scope: Scope, trace: Trace) -> Iterator[str]:
     if not all(site.has_causes for site in sites):
         yield "its library hands out finished weights only: no queries, keys, scores or masks, and nothing can be painted"
         return
-    yield "queries, keys, values, scores and masks in named layers; masks can be painted"
+    yield "shown are queries, keys, values, scores, and masks in named layers; masks can be painted"
     walked = all(site.projections for site in sites)
-    yield "each head from its tokens on, by W_Q, W_K, W_V and W_O" if walked else (
-        "no walk from tokens to scores: its queries and keys are turned, normalised or shared before they meet"
+    yield "shown is each head from its tokens on, by W_Q, W_K, W_V and W_O" if walked else (
+        "no walk is shown from tokens to scores: its queries and keys are turned, normalised or shared before they meet"
     )
     if grouped := [site for site in sites if site.kept("k").shape[1] < site.n_heads]:
         yield f"{grouped[0].n_heads // grouped[0].kept('k').shape[1]} heads read one key head"
-    yield "the residual stream" if model.sublayers or any("resid" in name for name in trace.activations) else (
-        "no residual stream: it is not known by which modules this kind of model passes it on"
+    yield "shown is the residual stream" if model.sublayers or any("resid" in name for name in trace.activations) else (
+        "no residual stream is shown: it is not known by which modules this kind of model passes it on"
     )
-    yield "position vectors" if model.positions is not None else "no position vectors: none are looked up"
+    yield "shown are its position vectors" if model.positions is not None else "no position vectors are shown: none are looked up"
 
 
 def layers_and_heads(sites: Sequence[AttentionSite]) -> str:
     """How many layers, of how many heads each, attend in a run: kind by kind, as it meets them."""
-    counted = Counter((site.stack, site.role, site.n_heads) for site in sites)
+    counted = Counter((f"{site.stack} {site.role}", site.n_heads) for site in sites)
     return ", ".join(
-        f"{n} {stack} {role} layer{'s' * (n > 1)} × {heads} head{'s' * (heads > 1)}" for (stack, role, heads), n in counted.items()
+        f"{n} layer{'s' * (n > 1)} × {heads} head{'s' * (heads > 1)} of {kind}-attention" for (kind, heads), n in counted.items()
     )

@@ -1,14 +1,18 @@
 """A Hugging Face folder in the app: every page opens with it, and says where a model's library hands out too little."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+import streamlit as st
 from app_parts import picture, prose, said
 from hub_models import BY_NAME, own_module_of_readme
 from streamlit.testing.v1 import AppTest
 
 import viz_app
+from models import Scope
 from viz_app import checkpoints
 from viz_app.navigation import VIEWS
 from viz_app.session import cache
@@ -79,6 +83,7 @@ def test_a_module_of_ones_own_is_what_the_app_opens_with(tmp_path: Path, monkeyp
     app.run()
     assert not app.exception
     assert app.selectbox(key="checkpoint").value == f"{file}:make_scope"
+    assert app.selectbox(key="checkpoint").options[-1] == "mine.py:make_scope — own module"
     header, arrays = picture(app, "head")
     scope = cache.scope(f"{file}:make_scope")
     assert header["site"] in ("1.layers.0.self_attn", "1.layers.1.self_attn")
@@ -96,3 +101,29 @@ def test_a_module_that_fails_is_said_beside_the_picker(tmp_path: Path, monkeypat
     assert not app.exception
     note = said(app, "note checkpoint")
     assert (note["look"], note["rows"]) == ("note bad", [["line", f"{file}:make_scope: KeyError: '<b>no weights</b>'"]])
+
+
+def test_while_a_folder_opens_the_picker_says_so(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence stands as long as the model is being opened, and not afterwards."""
+    sentences, standing = [], []
+
+    @contextmanager
+    def spinner(text: str) -> Iterator[None]:
+        standing.append(text)
+        yield
+        standing.clear()
+
+    def scope(name: str, own: Callable[[str], Scope] = cache.scope) -> Scope:
+        sentences.extend(standing)
+        return own(name)
+
+    monkeypatch.setattr(st, "spinner", spinner)
+    monkeypatch.setattr(cache, "scope", scope)
+    folder = folders["GPT2LMHeadModel"]
+    monkeypatch.setenv(checkpoints.MODELS, str(folder.parent))
+    app = opened(Path(folder.parent.name, folder.name), "attention")
+    assert not app.exception
+    assert (sentences, standing) == (["Opening the model …"], [])
+    app.run()
+    assert sentences == ["Opening the model …"]         # nothing is opened again, and nothing moves
+    assert said(app, "note checkpoint")["rows"][0][1].startswith("GPT2LMHeadModel (Hugging Face). What it answers")

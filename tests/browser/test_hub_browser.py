@@ -80,6 +80,11 @@ def test_a_folder_is_picked_and_shows_the_librarys_own_weights(page: Page, addre
     labels, painted = shown(page)
     assert labels == tokens
     np.testing.assert_allclose(painted, weights[1, 1], atol=1e-6)
+    page.get_by_role("link", name="Models", exact=True).click()
+    card = page.locator("div.card")
+    for line in ("It answers the token behind each mask.", "Attention: 2 layers × 2 heads of encoder self-attention."):
+        expect(card.get_by_text(line, exact=True)).to_have_count(1)
+    expect(page.locator(".cards .card").first).to_have_attribute("data-name", "whole")
 
 
 def test_a_folder_that_was_cut_off_is_said_beside_the_picker_and_the_picture_stays(page: Page, address: str, shelf: Path) -> None:

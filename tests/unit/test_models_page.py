@@ -132,17 +132,18 @@ def test_an_opened_folder_of_ones_own_stands_first(offered: list[str], monkeypat
     (card,) = header["groups"][0]["cards"]
     assert [group["title"] for group in header["groups"]] == ["Open now", "BERT (Devlin et al. 2019)"]
     assert (card["name"], card["purpose"], card["licence"]) == ("a-gpt", "Goes on with a text.", "Public domain")
-    assert card["shown"][0] == "Attention: 2 decoder self layers × 3 heads."
+    assert card["shown"][0] == "Attention: 2 layers × 3 heads of decoder self-attention."
     assert "href" not in card
 
 
 @pytest.mark.parametrize(("name", "lines"), [
     ("T5ForConditionalGeneration", [
         "It answers another text, token by token.",
-        "Attention: 2 encoder self layers × 3 heads, 2 decoder self layers × 3 heads, 2 decoder cross layers × 3 heads.",
+        "Attention: 2 layers × 3 heads of encoder self-attention, 2 layers × 3 heads of decoder self-attention, "
+        "2 layers × 3 heads of decoder cross-attention.",
     ]),
     ("DebertaV2ForMaskedLM", [
-        "It answers the token behind each mask.", "Attention: 2 encoder self layers × 2 heads.",
+        "It answers the token behind each mask.", "Attention: 2 layers × 2 heads of encoder self-attention.",
         "Its library hands out finished weights only: no queries, keys, scores or masks, and nothing can be painted.",
     ]),
 ])  # fmt: skip

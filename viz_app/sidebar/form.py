@@ -1,6 +1,7 @@
 """The sidebar all pages share: which model, which text. It returns what there is to show, or why there is nothing."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -25,6 +26,7 @@ from viz_app.ui import note
 LANDING = "eng-fra"     # the checkpoint a newcomer sees first
 FIRST_TEXT = examples("translation")[0]     # while no model has been opened
 SHOWN = "What it answers and can show: page Models."      # of a model that somebody else made
+OPENING = "Opening the model …"
 _EXAMPLE, _NAME = "example", "name"
 _SUITED = "suited"      # first field of a model → the task that what stands in it is for, and the example that was put there
 _TYPED = "typed"        # task → what stood in the fields of its model when one of another task was opened
@@ -35,7 +37,7 @@ def sidebar() -> CurrentRun | None:
     session = live.session()
     with st.sidebar:
         st.html('<p class="brand">Attnscope</p><p class="motto">See attention work, live while you type.</p>')
-        session.name, session.scope = _checkpoint()
+        session.name, session.scope = _checkpoint(session.name)
         read = _texts(session)
         _swap(session)
     if session.shown and not read:
@@ -43,9 +45,9 @@ def sidebar() -> CurrentRun | None:
     return session.shown
 
 
-def _checkpoint() -> tuple[str, Scope | None]:
+def _checkpoint(standing: str) -> tuple[str, Scope | None]:
     """The picker of checkpoints, which takes a folder too where the app is not shared; what models.load takes for the choice,
-    and the opened checkpoint, if it opens."""
+    and the opened checkpoint, if it opens. `standing` is the choice that was opened last."""
     lines = offered()
     first = checkpoints.module() or (LANDING if LANDING in lines else next(iter(lines), LANDING))
     shared = checkpoints.is_shared()
@@ -63,7 +65,8 @@ def _checkpoint() -> tuple[str, Scope | None]:
         return "", None
     try:
         folder = checkpoints.folder(name)
-        scope = cache.scope(folder)
+        with slot, nullcontext() if folder == standing else st.spinner(OPENING):
+            scope = cache.scope(folder)
     except CheckpointError as error:
         note(slot, checkpoints.told(error), bad=True, key=CHECKPOINT.name)
         return name, None

@@ -1,6 +1,7 @@
 """The models to pick from, in the order of their tasks and of history, each with a line of what it is and how good it is."""
 
 from contextlib import suppress
+from pathlib import Path
 
 from models.checkpoint import CheckpointError, Description
 from viz_app import checkpoints, words
@@ -23,7 +24,7 @@ def described(name: str) -> Description | None:
 def line(name: str, described: Description | None) -> str:
     """One line of the menu: the name, what it is for, what kind of model it is, and its first score."""
     if described is None:
-        return name
+        return f"{Path(name).name} — own module" if name == checkpoints.module() else name
     task, first = _task(described), list(described.training.get("scores", {}).items())[:1]
     score = words.measured(dict(first)).removeprefix("held-out ")
     return f"{name} — " + "; ".join(filter(None, [words.TASKS.get(task, task), described.family.name, score]))
