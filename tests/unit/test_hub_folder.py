@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import safetensors.torch
@@ -19,6 +20,7 @@ from models.analysis.checks import check_site
 from models.cli import main
 from models.hub import files, recorder
 from models.hub import load as hub
+from models.hub.describe import layers_and_heads
 from models.hub.masks import explained
 from models.trace.deferred import Product
 
@@ -224,6 +226,16 @@ def test_inspect_says_what_can_be_shown(made: dict[str, Path], capsys: pytest.Ca
         assert line in printed
     assert main(["decode", str(made["BertModel"]), "5 6 7"]) == 0
     assert capsys.readouterr().out.strip() == "3 × 22 numbers"
+
+
+def test_layers_and_heads_are_counted_kind_by_kind() -> None:
+    sites = [SimpleNamespace(stack=stack, role=role, n_heads=n) for stack, role, n in (
+        ("encoder", "self", 5), ("decoder", "self", 1), ("decoder", "cross", 1), ("decoder", "self", 1),
+    )]  # fmt: skip
+    assert layers_and_heads(sites) == (
+        "1 layer × 5 heads of encoder self-attention, 2 layers × 1 head of decoder self-attention, "
+        "1 layer × 1 head of decoder cross-attention"
+    )
 
 
 # A mask taken apart
