@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import safetensors.torch
@@ -22,6 +22,7 @@ from models.hub import files, recorder
 from models.hub import load as hub
 from models.hub.describe import layers_and_heads
 from models.hub.masks import explained
+from models.trace import AttentionSite
 from models.trace.deferred import Product
 
 
@@ -229,7 +230,7 @@ def test_inspect_says_what_can_be_shown(made: dict[str, Path], capsys: pytest.Ca
 
 
 def test_layers_and_heads_are_counted_kind_by_kind() -> None:
-    sites = [SimpleNamespace(stack=stack, role=role, n_heads=n) for stack, role, n in (
+    sites = [Mock(spec=AttentionSite, stack=stack, role=role, n_heads=n) for stack, role, n in (
         ("encoder", "self", 5), ("decoder", "self", 1), ("decoder", "cross", 1), ("decoder", "self", 1),
     )]  # fmt: skip
     assert layers_and_heads(sites) == (
