@@ -88,6 +88,7 @@ def test_who_may_see_whom_is_what_the_order_says(run):
     expected = {"query": [[turn[j] < turn[i] for j in range(7)] for i in range(7)]}
     expected["content"] = [[sees or i == j for j, sees in enumerate(row)] for i, row in enumerate(expected["query"])]
     assert [role for role, _ in header["streams"]] == ["content", "query"]
+    assert header["axes"] == ["predicted", "seen"]      # down the rows, then along the columns
     for role, cells in expected.items():
         np.testing.assert_array_equal(arrays[role].reshape(7, 7), cells)
     assert header["answer"]["from"] == "Predicted from “g”, “a”, “f” and “b”, and from where they and it stand."
