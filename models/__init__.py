@@ -8,7 +8,8 @@
 
 from models.checkpoint import CheckpointError
 from models.hub.own_module import Inputs, watch
-from models.scope import InputError, Scope, load, shipped
+from models.opening import load, shipped
+from models.scope import InputError, Scope
 from models.tasks import DataError
 from models.trace import AttentionSite, Trace, record
 

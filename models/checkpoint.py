@@ -6,28 +6,36 @@ The record holds the checksums of the other files, so that one that was changed 
 checksum there (an older checkpoint, one made by hand) opens, and nothing is claimed of it; `seal` adds them.
 """
 
-import hashlib
 import json
-import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from models import weights
 from models.architectures import ARCHITECTURES, Config, Model, family_of, name_of
-from models.architectures.base import Family, check_types
+from models.architectures.base import Family
+from models.architectures.config_checks import check_types
+from models.checkpoint_files import (
+    CONFIG,
+    FILES,
+    RECORD,
+    TOKENIZER,
+    WEIGHTS,
+    checksum,
+    named,
+    read_bytes,
+    read_json,
+    snapshot_path,
+    snapshots,
+    write_bytes,
+)
 from models.errors import CheckpointError
 from models.tokenizers.base import Tokenizer
 from models.training.scores import at_snapshot
 from models.training_record import check_record
 
-CONFIG, TOKENIZER, RECORD, WEIGHTS = FILES = ("config.json", "tokenizer.json", "training.json", "model.safetensors")
 BEFORE = f"{WEIGHTS} before"      # in the checksums: the weights that are being replaced
 ATTEMPTS = 3    # to read a checkpoint that is being written
-LARGEST = {CONFIG: 2**14, TOKENIZER: 2**25, RECORD: 2**24, WEIGHTS: weights.LARGEST}   # bytes that are read of a file
 
 
 @dataclass(frozen=True)
@@ -38,26 +46,6 @@ class Checkpoint:
     model: Model
     tokenizer: Tokenizer
     training: dict[str, Any]
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well, and is removed if it does not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write the whole file or leave the old one; OSError (a full disk, say) leaves the old one."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
 
 
 def save_checkpoint(folder: Path, model: Model, tokenizer: Tokenizer, training: dict[str, Any]) -> None:
@@ -82,12 +70,7 @@ def add_to_record(folder: Path, **entries: Any) -> None:
     """Write entries into a checkpoint's training.json, replaced whole; its checksums stay as they are.
 
     Raises CheckpointError if it cannot be read, ValueError if an entry is not of its form."""
-    _write_record(folder, _json(folder / RECORD) | entries)
-
-
-def checksum(content: bytes) -> str:
-    """SHA-256, in hexadecimal digits."""
-    return hashlib.sha256(content).hexdigest()
+    _write_record(folder, read_json(folder / RECORD) | entries)
 
 
 def checksums(folder: Path) -> dict[str, str]:
@@ -120,9 +103,10 @@ def _open(folder: Path, snapshot: int | None, claimed: dict[str, str] | None = N
         raise CheckpointError(f"{folder}: not a checkpoint, {', '.join(missing)} is missing")
     path = folder / WEIGHTS if snapshot is None else snapshot_path(folder, snapshot)
     for attempt in range(ATTEMPTS):     # a run may replace the weights and then the record between two of these reads
-        contents = {p: _read(p) for p in (folder / CONFIG, folder / TOKENIZER, path)}   # the record last: it knows older weights
-        training = _json(folder / RECORD)
-        with _named(folder / RECORD):
+        contents = {p: read_bytes(p) for p in (folder / CONFIG, folder / TOKENIZER, path)}
+        # the record last: it knows older weights
+        training = read_json(folder / RECORD)
+        with named(folder / RECORD):
             check_record(training)
         sums = training.pop("checksums", {})
         try:
@@ -136,9 +120,9 @@ def _open(folder: Path, snapshot: int | None, claimed: dict[str, str] | None = N
         raise CheckpointError(
             f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model's vocab_size is {blank.config.vocab_size}"
         )
-    with _named(folder / CONFIG):
+    with named(folder / CONFIG):
         _check_special_tokens(blank.config, tokenizer)
-    with _named(path):
+    with named(path):
         model, step = weights.read(contents[path], blank)
     if snapshot is not None:
         if step != snapshot:
@@ -159,63 +143,15 @@ class Description:
 
 def describe(folder: str | Path) -> Description:
     """What a checkpoint says it is; no weight is read, and nothing is built. Raises CheckpointError."""
-    training = _json(Path(folder) / RECORD)
-    with _named(Path(folder) / RECORD):
+    training = read_json(Path(folder) / RECORD)
+    with named(Path(folder) / RECORD):
         check_record(training)
     return Description(family_of(config_of(folder)), training)
 
 
 def config_of(folder: str | Path) -> Config:
     """The sizes of a checkpoint's model; nothing is built. Raises CheckpointError."""
-    return _config(Path(folder), _read(Path(folder) / CONFIG))
-
-
-def snapshot_path(folder: Path, step: int) -> Path:
-    return folder / "snapshots" / f"{step:06d}.safetensors"
-
-
-def snapshots(folder: Path) -> list[int]:
-    """The steps of which this checkpoint keeps the weights, ascending; files of other names are none of its own."""
-    names = [path.name for path in (folder / "snapshots").glob("*.safetensors") if path.is_file()]
-    steps = {int(name.partition(".")[0]) for name in names if re.fullmatch(r"[0-9]{6,12}\.safetensors", name)}
-    return sorted(step for step in steps if snapshot_path(folder, step).name in names)
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """What is wrong with a file, as a CheckpointError that names it."""
-    try:
-        yield
-    except (TypeError, ValueError, RuntimeError, MemoryError, OSError) as error:
-        raise CheckpointError(f"{path}: {error}") from None
-
-
-def _read(path: Path) -> bytes:
-    largest = LARGEST.get(path.name, LARGEST[WEIGHTS])
-    try:
-        with path.open("rb") as file:
-            content = file.read(min(path.stat().st_size, largest) + 1)
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
-    if len(content) > largest:
-        raise CheckpointError(f"{path}: larger than the {largest:,} bytes that are read of it")
-    return content
-
-
-def _json(path: Path, content: bytes | None = None) -> dict[str, Any]:
-    try:
-        found = json.loads((_read(path) if content is None else content).decode("utf-8"), parse_constant=_no_number)
-    except CheckpointError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not readable as JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path}: wanted a JSON object")
-    return found
-
-
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    return _config(Path(folder), read_bytes(Path(folder) / CONFIG))
 
 
 def _write_record(folder: Path, record: dict[str, Any]) -> None:
@@ -234,16 +170,16 @@ def _check_sums(folder: Path, contents: dict[Path, bytes], claimed: dict[str, st
 def _blank(folder: Path, content: bytes) -> Model:
     """The model that config.json describes, without its numbers."""
     config = _config(folder, content)
-    with _named(folder / CONFIG):
+    with named(folder / CONFIG):
         return weights.blank(config)
 
 
 def _config(folder: Path, content: bytes) -> Config:
-    config = _json(folder / CONFIG, content)
+    config = read_json(folder / CONFIG, content)
     architecture = config.pop("architecture", None)
     if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
         raise CheckpointError(f"{folder}: architecture {architecture!r:.60} is not one of {', '.join(ARCHITECTURES)}")
-    with _named(folder / CONFIG):
+    with named(folder / CONFIG):
         _, read = ARCHITECTURES[architecture]
         check_types(read, config)
         return read(**config)
@@ -256,5 +192,5 @@ def _check_special_tokens(config: Config, tokenizer: Tokenizer) -> None:
 
 
 def _tokenizer(folder: Path, content: bytes) -> Tokenizer:
-    with _named(folder / TOKENIZER):
+    with named(folder / TOKENIZER):
         return Tokenizer.from_json(content.decode("utf-8"))

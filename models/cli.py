@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from models import evaluate_command, train_command
 from models.architectures.base import ORDER
@@ -13,12 +16,15 @@ from models.checkpoint import CheckpointError, seal
 from models.devices import chosen_device
 from models.hub.describe import described
 from models.hub.model import HubModel
-from models.scope import InputError, folder_of, load
+from models.opening import folder_of, load
+from models.scope import InputError, Scope
 from models.tasks import DataError
 from models.trace import Trace
 from models.trace.outputs import ClassProbabilities, Numbers, TokenInOrder
 from models.training.recipes import PLANS
 
+DTYPES = ("float32", "bfloat16", "float16")
+IN_NUMBERS = "in which numbers a model of Hugging Face runs (those of its files); what is shown is float32"
 PAIRS = {"nargs": "+", "metavar": "FILE"}
 TWO_WAYS = "a tab-separated file, or two that agree line by line; .gz too"
 TEXTS = (
@@ -30,7 +36,7 @@ EXPECTED = (CheckpointError, DataError, InputError, FloatingPointError, OSError,
 
 def main(arguments: Sequence[str] | None = None, open_app: Callable[[argparse.Namespace], int] | None = None) -> int:
     """Run the command, or `open_app` where none is given. An error that a user can cause ends with one line on stderr
-    and status 1."""
+    and status 1, Ctrl-C with one and 130."""
     parser = _parser()
     parser.set_defaults(run=open_app or _no_app)
     options = parser.parse_args(arguments)
@@ -38,6 +44,7 @@ def main(arguments: Sequence[str] | None = None, open_app: Callable[[argparse.Na
     try:
         return options.run(options) or 0
     except KeyboardInterrupt:
+        print("attnscope: stopped", file=sys.stderr)
         return 130
     except EXPECTED as error:
         print(f"attnscope: {error}", file=sys.stderr)
@@ -46,6 +53,23 @@ def main(arguments: Sequence[str] | None = None, open_app: Callable[[argparse.Na
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("attnscope", description="See attention work. Without a command: open the app.")
+    _add_app_flags(parser)
+    commands = parser.add_subparsers(title="commands")
+    train, decode, evaluate = _add_train(commands), _add_decode(commands), _add_evaluate(commands)
+    inspect = commands.add_parser("inspect", help="print configuration, parameters and training record")
+    inspect.add_argument("checkpoint")
+    inspect.set_defaults(run=_inspect)
+    seal = commands.add_parser("seal", help="take a checkpoint's files as they are: write their checksums into its training.json")
+    seal.add_argument("checkpoint", nargs="+")
+    seal.set_defaults(run=_seal)
+    for command in (train, decode, evaluate, inspect):
+        command.add_argument("--device", default=argparse.SUPPRESS, help="cuda, mps or cpu (the first there is)")
+    for command in (decode, inspect):
+        command.add_argument("--dtype", choices=DTYPES, default=argparse.SUPPRESS, help=IN_NUMBERS)
+    return parser
+
+
+def _add_app_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=8501, help="port of the app (8501)")
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
     parser.add_argument("--models", type=Path, metavar="DIR", help="offer the checkpoints under this folder, too")
@@ -57,9 +81,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--allow-host", action="append", metavar="NAME", help="a name by which the app is reached, of a proxy before it, say",
     )
+    parser.add_argument(
+        "--keep", metavar="MB", help="memory for opened models and their runs (512); what was not used for longest goes",
+    )
     parser.add_argument("--device", help="cuda, mps or cpu (the first there is)")
-    commands = parser.add_subparsers(title="commands")
+    parser.add_argument("--dtype", choices=DTYPES, help=IN_NUMBERS)
 
+
+def _add_train(commands: Any) -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train a model on a task")
     train.add_argument("task", choices=list(PLANS))
     kinds = sorted({model for plans in PLANS.values() for model in plans})
@@ -75,7 +104,10 @@ def _parser() -> argparse.ArgumentParser:
     over.add_argument("--overwrite", action="store_true", help="take away what an earlier run has left in --out")
     train_command.add_settings(train)
     train.set_defaults(run=train_command.train)
+    return train
 
+
+def _add_decode(commands: Any) -> argparse.ArgumentParser:
     decode = commands.add_parser("decode", help="print what a checkpoint writes for a text, or answers")
     decode.add_argument("checkpoint")
     decode.add_argument("text", nargs="+", help="a text; of a model that is asked several, all: a question and its text")
@@ -86,7 +118,10 @@ def _parser() -> argparse.ArgumentParser:
     decode.add_argument("--how", choices=["greedy", "beam", "sample"], default="greedy")
     decode.add_argument("--seed", type=int, default=1, help="of --how sample")
     decode.set_defaults(run=_decode)
+    return decode
 
+
+def _add_evaluate(commands: Any) -> argparse.ArgumentParser:
     evaluate = commands.add_parser("evaluate", help="print a checkpoint's score on held-out cases")
     evaluate.add_argument("checkpoint")
     evaluate.add_argument("--data", type=Path, **PAIRS, help=f"the pairs the split is taken from (translation); {TEXTS}")
@@ -96,16 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--snapshots", action="store_true", help="the score of each snapshot of its training, one by one")
     evaluate.add_argument("--record", action="store_true", help="write the result into the checkpoint's training.json")
     evaluate.set_defaults(run=evaluate_command.evaluate)
-
-    inspect = commands.add_parser("inspect", help="print configuration, parameters and training record")
-    inspect.add_argument("checkpoint")
-    inspect.set_defaults(run=_inspect)
-    seal = commands.add_parser("seal", help="take a checkpoint's files as they are: write their checksums into its training.json")
-    seal.add_argument("checkpoint", nargs="+")
-    seal.set_defaults(run=_seal)
-    for command in (train, decode, evaluate, inspect):
-        command.add_argument("--device", default=argparse.SUPPRESS, help="cuda, mps or cpu (the first there is)")
-    return parser
+    return evaluate
 
 
 def _positive(text: str) -> int:
@@ -118,8 +144,16 @@ def _no_app(options: argparse.Namespace) -> int:
     raise ValueError("the app belongs to the command attnscope; this is the back end alone")
 
 
+def _opened(options: argparse.Namespace, device: str | torch.device) -> Scope:
+    """The checkpoint that is named. Raises ValueError for a --dtype other than that in which a model of ours runs."""
+    scope = load(options.checkpoint, device=device, dtype=options.dtype)
+    if options.dtype not in (None, "float32") and not isinstance(scope.model, HubModel):
+        raise ValueError(f"--dtype is for models of Hugging Face; {scope.name} runs in float32")
+    return scope
+
+
 def _decode(options: argparse.Namespace) -> int:
-    scope = load(options.checkpoint, device=chosen_device(options.device))
+    scope = _opened(options, chosen_device(options.device))
     orders = [field.name for field in scope.model.fields if field.kind == ORDER]
     if options.order and not orders:
         raise ValueError(f"--order is for a model that predicts in an order; {scope.name} does not")
@@ -164,7 +198,7 @@ def _seal(options: argparse.Namespace) -> int:
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    scope = load(options.checkpoint, device="cpu")
+    scope = _opened(options, "cpu")
     if isinstance(scope.model, HubModel):
         print("\n".join(described(scope)))
         return 0

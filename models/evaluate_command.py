@@ -12,7 +12,8 @@ from tqdm import tqdm
 
 from models.checkpoint import add_to_record
 from models.devices import chosen_device
-from models.scope import Scope, load
+from models.opening import load
+from models.scope import Scope
 from models.tasks import open_task
 from models.tasks.base import Case, Task
 from models.tasks.classify import ClassifyTask

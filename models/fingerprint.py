@@ -6,6 +6,7 @@ from hashlib import sha256
 
 import torch
 
+from models import loading
 from models.architectures import Model, name_of
 from models.tokenizers.base import Tokenizer
 
@@ -13,7 +14,8 @@ from models.tokenizers.base import Tokenizer
 def weights_digest(model: Model) -> str:
     """SHA-256 (hex) of the names, shapes and values of a model's parameters."""
     found = sha256()
-    for name, tensor in model.state_dict().items():
+    tensors = model.state_dict()
+    for name, tensor in loading.counted(loading.HASHED, tensors.items(), len(tensors)):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         found.update(tensor.detach().to("cpu").contiguous().flatten().view(torch.uint8).numpy())
     return found.hexdigest()

@@ -10,66 +10,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from models import asked as reading
-from models import decoding
+from models import decoding, inputs
 from models.architectures import Config, Model, build, name_of
 from models.architectures.base import NEXT_TOKEN, Answers
-from models.asked import InputError, Texts, Value
-from models.checkpoint import Checkpoint, CheckpointError, Description, load_checkpoint, snapshots
-from models.checkpoint import describe as describe_checkpoint
-from models.devices import chosen_device
+from models.checkpoint import Checkpoint
+from models.checkpoint_files import snapshots
 from models.fingerprint import fingerprint, weights_digest
-from models.hub import load as hub
+from models.inputs import InputError, Texts, Value
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import Recording, RunModel, Trace, finish, record
 from models.trace.edits import Edits, editing
 from models.training.scores import of_weights, unmeasured
 
-__all__ = ["InputError", "Scope", "Texts", "Written", "folder_of", "load", "shipped", "shipped_folder"]
-
-_PACKAGE = Path(__file__).parent
-
-
-def shipped_folder() -> Path:
-    """Where the shipped checkpoints lie: inside an installed package, or in assets/ of a source tree."""
-    installed = _PACKAGE / "shipped"
-    return installed if installed.is_dir() else _PACKAGE.parent / "assets" / "checkpoints"
-
-
-def shipped() -> list[str]:
-    """Names of the shipped checkpoints."""
-    return sorted(p.parent.name for p in shipped_folder().glob("*/config.json"))
-
-
-def load(
-    name: str | Path,
-    *,
-    device: str | torch.device | None = None,
-    snapshot: int | None = None,
-    dtype: str | torch.dtype | None = None,
-) -> "Scope":
-    """A shipped checkpoint by its name, or any checkpoint folder, of ours or of Hugging Face; at an earlier training step if
-    `snapshot` says so. `dtype` is in which numbers a model of Hugging Face runs, those of its files if None.
-
-    Raises CheckpointError, saying what is wrong with which file."""
-    folder, device = folder_of(name), chosen_device(device)
-    if hub.is_folder(folder):
-        return Scope(hub.load(folder, device, dtype), device)
-    return Scope(load_checkpoint(folder, snapshot), device)
-
-
-def describe(name: str | Path) -> Description:
-    """What a shipped checkpoint, or any folder that can be opened, says it is; it is not opened. Raises CheckpointError."""
-    folder = folder_of(name)
-    return hub.describe(folder) if hub.is_folder(folder) else describe_checkpoint(folder)
-
-
-def folder_of(name: str | Path) -> Path:
-    """The folder of a shipped checkpoint, or the one named. Raises CheckpointError if it is none."""
-    folder = shipped_folder() / name if str(name) in shipped() else Path(name).expanduser()
-    if not folder.is_dir():
-        raise CheckpointError(f"{name}: neither a folder nor a shipped checkpoint ({', '.join(shipped()) or 'none'})")
-    return folder
+__all__ = ["InputError", "Scope", "Texts", "Written"]
 
 
 @dataclass(frozen=True)
@@ -120,9 +73,9 @@ class Scope:
         return snapshots(self.path)
 
     def with_similarity(self, name: str) -> "Scope":
-        """The same trained weights, scored by another similarity (models.layers.similarity.KINDS), for which they were not trained;
-        what it learns besides begins as in a new model, seed 0, and nothing is measured of it. Raises ValueError for a model
-        without self-attention."""
+        """The same trained weights, scored by another similarity (models.layers.similarity.SIMILARITIES), for which they were not
+        trained; what it learns besides begins as in a new model, seed 0, and nothing is measured of it. Raises ValueError for a
+        model without self-attention."""
         if not self.model.similarity:
             raise ValueError(f"{self.name} has one alignment model, learned with it; its similarity cannot be exchanged")
         with torch.random.fork_rng(devices=[]):
@@ -139,7 +92,7 @@ class Scope:
 
     def warnings(self, *values: Value) -> dict[str, str]:
         """Field → what a person should know of a text that can be read, but perhaps not as it is meant."""
-        return reading.warnings(self.model.fields, values, self.tokenizer)
+        return inputs.warnings(self.model.fields, values, self.tokenizer)
 
     def run(
         self, *values: Value, edits: Edits | None = None, drafts: Sequence[Sequence[int]] = (), **named: Value
@@ -171,7 +124,7 @@ class Scope:
             if edit.kind not in kinds:
                 raise ValueError(f"edits are for {', '.join(kinds) or 'models with attention'}, not {edit.kind!r}")
         if edits and not self.model.masks_can_change:
-            raise ValueError(f"{self.name} hands out finished weights; its masks cannot be changed")
+            raise ValueError(f"{self.name} returns finished weights; its masks cannot be changed")
         rows = [self._with_own_words(texts, draft) for texts, draft in zip(asked, drafts or [()] * len(asked), strict=True)]
         # not inference mode: what it makes cannot be computed with
         with torch.no_grad(), record() as recording, editing(edits or Edits()):
@@ -208,7 +161,7 @@ class Scope:
         ids = self.given_ids(given)
         if how == "beam":
             last = list(decoding.beam(self.model, ids, **settings))[-1]
-            written, steps = last.kept[0].tokens, ()
+            written, steps = last.hypotheses[0].tokens, ()
         elif how in ("greedy", "sample"):
             steps = tuple(getattr(decoding, how)(self.model, ids, **settings))
             written = tuple(s.token for s in steps)
@@ -221,15 +174,15 @@ class Scope:
         return self.encode(given)[self.model.fields[0].stream].ids
 
     def _in_order(self, values: Texts, named: Mapping[str, Value]) -> Texts:
-        return reading.in_order(self.model.fields, values, named, self.name)
+        return inputs.in_order(self.model.fields, values, named, self.name)
 
     def _encoded(self, values: Texts) -> dict[str, Encoding]:
-        return reading.encoded(self.model.fields, values, self.tokenizer, self.n_ctx)
+        return inputs.encoded(self.model.fields, values, self.tokenizer, self.n_ctx)
 
     def _complete(self, values: Texts) -> dict[str, Encoding]:
         """The streams of these fields, of which none is missing that the model needs."""
         values = self._in_order(values, {})
-        reading.check_complete(self.model.fields, values)
+        inputs.check_complete(self.model.fields, values)
         return self._encoded(values)
 
     @staticmethod
@@ -249,7 +202,7 @@ class Scope:
         """The rows of a batch, padded as far as `wide` says."""
         model, traces, fill = self.model, [], self.tokenizer.token(self.tokenizer.pad_id)
         answers = {name: logits.float().cpu() for name, logits in answers.items()}
-        of = RunModel(self.name, name_of(self.config), self.fingerprint, self.training)
+        of = RunModel(self.name, name_of(self.config), self.fingerprint, self.training, self.tokenizer)
         for row, (values, streams) in enumerate(zip(asked, rows, strict=True)):
             plain = [value.text if isinstance(value, Encoding) else value for value in values]
             fields = dict(zip_longest((field.name for field in model.fields), plain))
@@ -283,7 +236,7 @@ class Scope:
 
     def _spelled(self, ids: Sequence[int]) -> Encoding:
         """The model's own tokens are kept, not tokenised again."""
-        return self.tokenizer.spell(ids[:-1] if ids and ids[-1] == self.config.end_id else ids)
+        return self.tokenizer.spell(ids[:-1] if ids and ids[-1] in self.model.end_ids else ids)
 
 
 def padded(tokens: tuple[str, ...], n: int, fill: str) -> tuple[str, ...]:

@@ -13,14 +13,17 @@ from tqdm import tqdm
 from models.architectures import ARCHITECTURES, name_of
 from models.devices import chosen_device
 from models.evaluate_command import record_score
-from models.scope import Scope, load
+from models.opening import load
+from models.scope import Scope
 from models.tasks import open_task
 from models.tasks.classify import ClassifyTask
 from models.tasks.pair_files import read_pairs
+from models.training.processes import join_processes
+from models.training.recipe import Recipe
 from models.training.recipes import PLANS, Plan, in_words, plan_for
 from models.training.run_folder import claimed, clear, leftovers
 from models.training.start import Start, sizes_of
-from models.training.trainer import Recipe, Trainer, join_processes
+from models.training.trainer import Trainer
 
 
 def add_settings(train: argparse.ArgumentParser) -> None:

@@ -1,9 +1,13 @@
 """What tests of the app read from a page that AppTest has run: what was sent to its components, and the checks it shows."""
 
+import base64
+import io
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from streamlit.proto.BidiComponent_pb2 import BidiComponent
 from streamlit.testing.v1 import AppTest
 
@@ -21,9 +25,35 @@ def picture(app: AppTest, key: str) -> tuple[dict[str, Any], dict[str, np.ndarra
     return unpack(component(app, key).bytes)
 
 
+def plotly(app: AppTest, key: str) -> dict[str, Any]:
+    """The plotly figure of this key."""
+    (found,) = (element.proto for element in app.get("plotly_chart") if element.proto.id.endswith(key))
+    return json.loads(found.spec)
+
+
+def heatmap(app: AppTest, key: str) -> np.ndarray:
+    """The cells of a plotly heatmap on the page."""
+    z = plotly(app, key)["data"][0]["z"]
+    flat = np.frombuffer(base64.b64decode(z["bdata"]), np.dtype(z["dtype"]))
+    return flat.reshape([int(n) for n in z["shape"].split(",")])
+
+
+def points(app: AppTest, title: str) -> list[dict[str, list]]:
+    """The columns of the table that each layer of the altair chart with this in its title draws."""
+    charts = [(json.loads(element.proto.spec), element.proto.datasets) for element in app.get("vega_lite_chart")]
+    ((spec, sent),) = (chart for chart in charts if title in json.dumps(chart[0]["title"]))
+    tables = {data.name: pa.ipc.open_stream(io.BytesIO(data.data.data)).read_all().to_pydict() for data in sent}
+    return [tables[layer["data"]["name"]] for layer in spec["layer"] if "data" in layer]
+
+
 def said(app: AppTest, key: str) -> dict[str, Any]:
     """The look and the rows of a piece of plain text."""
     return json.loads(component(app, key).json)
+
+
+def of_key(found: Iterable[Any], key: str) -> Any:
+    """The one widget of this key, among those of a kind."""
+    return next(widget for widget in found if widget.key == key)
 
 
 def all_passed(app: AppTest, n: int) -> None:

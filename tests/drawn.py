@@ -1,16 +1,19 @@
 """What tests of pictures share: small random runs to draw, drawings read back, and the colour map worked out a second way."""
 
+import io
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import torch
+from numpy.lib.npyio import NpzFile
 from small import random_attention_only, random_gpt, random_model, random_seq2seq
 
 from models.checkpoint import Checkpoint
 from models.scope import Scope
 from models.tokenizers.base import Tokenizer
+from viz_app.drawing.npz import Arrays, npz
 
 SVG = "{http://www.w3.org/2000/svg}"
 LETTERS = "abcde=@"
@@ -21,6 +24,11 @@ _LMS = np.array([[0.8189330101, 0.3618667424, -0.1288597137], [0.0329845436, 0.9
                  [0.0482003018, 0.2643662691, 0.6338517070]]) @ _XYZ
 _LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099],
                  [0.0259040371, 0.7827717662, -0.8086757660]])
+
+
+def saved(arrays: Arrays) -> NpzFile:
+    """A file of these arrays, opened again."""
+    return np.load(io.BytesIO(b"".join(npz(arrays))), allow_pickle=False)
 
 
 def letters(family: str = "transformer", **sizes: Any) -> Scope:

@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlencode
@@ -23,7 +24,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 import viz_app
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 PATIENCE = 120_000   # ms; the first page imports torch, and the machine may be busy with other things
 
@@ -61,7 +62,7 @@ def _stop(server: subprocess.Popen) -> None:
 
 def no_browser() -> NoReturn:
     """Skip here; fail under CI, where a missing browser would hide that nothing was tested."""
-    message = "there is no Chromium on this machine (Debian: apt-get install chromium)"
+    message = "there is no Chromium on this machine (Debian: apt-get install chromium-headless-shell)"
     pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
 
 
@@ -86,9 +87,9 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
     context.close()
 
 
-@pytest.fixture
-def page(context: BrowserContext) -> Iterator[Page]:
-    """A fresh session's page. An error in its JavaScript fails the test."""
+@contextmanager
+def watched(context: BrowserContext) -> Iterator[Page]:
+    """A page of which an error in its JavaScript is told when it is closed."""
     errors: list[str] = []
     page = context.new_page()
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -97,10 +98,48 @@ def page(context: BrowserContext) -> Iterator[Page]:
     assert not errors, f"errors in the browser: {errors}"
 
 
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A fresh session's page."""
+    with watched(context) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def shared_page(context: BrowserContext) -> Iterator[Page]:
+    """One session for all tests of a module, which go from view to view in it."""
+    with watched(context) as page:
+        yield page
+
+
 def visit(page: Page, path: str = "", ready: str = ".head[data-painted]", **params: str) -> None:
     """Open a page of the app with a view in its URL, and wait until what is `ready` with its picture stands."""
     page.goto(f"{app_address()}/{path}?{urlencode(params)}")
     page.wait_for_selector(ready)
+
+
+def go(page: Page, path: str, ready: str, **params: str) -> None:
+    """As `visit`, in the session that stands, as Back and Forward lead to a view: half the work of a fresh one."""
+    if not page.url.startswith(app_address()):
+        visit(page, path, ready, **params)
+        return
+    page.evaluate(_LED, f"{app_address()}/{path}?{urlencode(params)}")
+    page.wait_for_selector(ready)
+
+
+# resolves when the run that the address asks for has ended
+_LED = """(url) => new Promise((done) => {
+  const app = document.querySelector("[data-testid=stApp]");
+  let ran = false;
+  new MutationObserver((changes, observer) => {
+    ran ||= app.dataset.testScriptState === "running" || changes.some((change) => change.oldValue === "running");
+    if (!ran || app.dataset.testScriptState !== "notRunning") return;
+    observer.disconnect();
+    done();
+  }).observe(app, { attributeFilter: ["data-test-script-state"], attributeOldValue: true });
+  history.pushState({}, "", url);
+  dispatchEvent(new PopStateEvent("popstate"));
+})"""
 
 
 def in_url(page: Page, name: str, value: str) -> None:
@@ -112,4 +151,5 @@ def rested(page: Page) -> None:
     """Wait until Python has nothing more to send and what it has sent is drawn."""
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
     page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
+    page.evaluate("document.fonts.ready")       # another font may break a line elsewhere
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

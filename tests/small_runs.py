@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from small import reversal_trainer
 
-from models.checkpoint import snapshots
+from models.checkpoint_files import snapshots
 
 RUN = {"steps": 13, "dropout": 0.3, "save_every": 1, "validate_every": 5, "snapshots": True, "average_last": 0.5}
 

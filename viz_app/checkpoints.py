@@ -5,16 +5,20 @@ A shared app compares a name with the list of what it offers and never with the 
 looks like, says what lies on this machine.
 """
 
+import json
 import os
 from pathlib import Path
 
 import models
 from models import Scope
-from models.checkpoint import FILES, CheckpointError
+from models.checkpoint import CheckpointError
+from models.checkpoint_files import CONFIG, FILES
+from models.hub.files import LARGEST_CONFIG
 from models.hub.own_module import scope_of
 
 # environment variables, set by command.py
-MODELS, SHARED, MODULE = "ATTNSCOPE_MODELS", "ATTNSCOPE_SHARE", "ATTNSCOPE_MODULE"
+MODELS, SHARED, MODULE, DTYPE = "ATTNSCOPE_MODELS", "ATTNSCOPE_SHARE", "ATTNSCOPE_MODULE", "ATTNSCOPE_DTYPE"
+KINDS = {"architecture", "architectures", "model_type"}     # what a configuration says of a model, by ours and by transformers
 DEPTH = 2           # folders below that of --models in which a checkpoint may lie
 NOT_OFFERED = "There is no such model here. Pick one of the list."
 LONGEST_NAME = 200  # characters of a name that are repeated to whoever typed it
@@ -38,7 +42,7 @@ def offered() -> list[str]:
 def opened(named: str) -> Scope:
     """What `folder` gave for a name, opened: a checkpoint, or the owner's module. Raises CheckpointError."""
     if named != module():
-        return models.load(named)
+        return models.load(named, dtype=os.environ.get(DTYPE))
     try:
         return scope_of(named)
     except Exception as error:      # it is the owner's code, and may raise anything
@@ -59,6 +63,8 @@ def folder(name: str) -> str:
             return str(path)
     except (OSError, RuntimeError, ValueError):     # too long, no such user, a character that no path has
         pass
+    if _leads_out(name):
+        raise CheckpointError(f"{name} leads out of the folder of --models, or holds a link that does; type the path it leads to")
     short = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
     raise CheckpointError(f"{short}: neither a folder nor a shipped checkpoint ({', '.join(models.shipped())})")
 
@@ -72,7 +78,7 @@ def is_there(name: str) -> bool:
     return True
 
 
-def told(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     """What an error says, without the place on this machine where the shared models lie."""
     root = os.environ.get(MODELS)
     return str(error).replace(root, Path(root).name) if root and is_shared() else str(error)
@@ -80,12 +86,32 @@ def told(error: Exception) -> str:
 
 def _own() -> dict[str, Path]:
     """The checkpoints under the folder of --models by name: that folder's and the path below it. What is a link out of it,
-    or has a file that is one, is none of them."""
+    or has a file that is one, is none of them, nor is a part of a model, such as 1_Pooling of sentence-transformers."""
+    root = Path(os.environ.get(MODELS, "")).resolve()
+    return {name: path for name, path in _found().items() if _is_within(path, root) and _is_model(path)}
+
+
+def _found() -> dict[str, Path]:
+    """All folders with a configuration under that of --models, by name."""
     if not (given := os.environ.get(MODELS)):
         return {}
     root = Path(given).resolve()
     found = sorted(config.parent for depth in range(DEPTH) for config in root.glob("*/" * (depth + 1) + "config.json"))
-    return {f"{root.name}/{path.relative_to(root).as_posix()}": path for path in found if _is_within(path, root)}
+    return {f"{root.name}/{path.relative_to(root).as_posix()}": path for path in found}
+
+
+def _leads_out(name: str) -> bool:
+    """Whether this is the name of what lies under the folder of --models and is not offered for a link out of it."""
+    return name in (found := _found()) and not _is_within(found[name], Path(os.environ[MODELS]).resolve())
+
+
+def _is_model(folder: Path) -> bool:
+    """Whether its configuration says what kind of model this is. One that cannot be read is said to be so when it is picked."""
+    try:
+        config = json.loads((folder / CONFIG).read_bytes()[:LARGEST_CONFIG])
+    except (OSError, ValueError, RecursionError):
+        return True
+    return isinstance(config, dict) and bool(config.keys() & KINDS)
 
 
 def _is_within(path: Path, root: Path) -> bool:

@@ -1,14 +1,15 @@
-"""The console script `attnscope`: the command line of `models`, plus the app."""
+"""The console script `attnscope`: the command line of `models`, plus the app. What takes seconds to import is imported within,
+where Ctrl-C is awaited."""
+
+from __future__ import annotations
 
 import os
 import sys
-from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import models
-from models import cli
-from viz_app import checkpoints
-from viz_app.session.byte_cache import budget
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 WARNING = """
 *** SHARED: this app is open to everyone who can reach {address}, port {port}. ***
@@ -21,7 +22,14 @@ and name its host with --allow-host (README, "Share it").
 
 
 def main() -> int:
-    return cli.main(open_app=open_app)
+    """Run the command. Ctrl-C ends it with one line, at once: nothing that is half imported or half loaded is of use to anybody."""
+    try:
+        from models import cli
+
+        return cli.main(open_app=open_app)
+    except KeyboardInterrupt:
+        print("attnscope: stopped", file=sys.stderr)
+        return 130
 
 
 def open_app(options: Namespace) -> int:
@@ -29,11 +37,17 @@ def open_app(options: Namespace) -> int:
     ValueError for a folder of models that there is not."""
     from streamlit.web.cli import main as streamlit
 
+    from viz_app import checkpoints
     from viz_app.door import ALLOWED
+    from viz_app.session.byte_cache import BUDGET_VARIABLE, budget
 
-    budget()        # a setting that is none is said now, not on every page
+    if options.keep is not None:
+        os.environ[BUDGET_VARIABLE] = options.keep
+    budget(BUDGET_VARIABLE if options.keep is None else "--keep")       # a setting that is none is said now, not on every page
     if options.device:
         os.environ["ATTNSCOPE_DEVICE"] = options.device
+    if options.dtype:
+        os.environ[checkpoints.DTYPE] = options.dtype
     if options.models:
         if not options.models.is_dir():
             raise ValueError(f"--models {options.models}: no such folder")
@@ -53,6 +67,9 @@ def open_app(options: Namespace) -> int:
 
 
 def _offered(folder: Path | None) -> str:
+    import models
+    from viz_app import checkpoints
+
     n = len(checkpoints.offered()) - len(models.shipped())
     return f"the shipped models and {n} under {folder}" if folder else "the shipped models"
 

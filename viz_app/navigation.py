@@ -9,13 +9,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from viz_app import ui
+from viz_app import ui, words
 from viz_app.components.live import live as listen
 from viz_app.components.tools import tools
-from viz_app.session import cache, live, url_state
+from viz_app.session import live, process, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.session.parameters import Switch
 from viz_app.session.respond import answering
 from viz_app.sidebar.examples import holds_lines
 from viz_app.sidebar.form import sidebar
@@ -29,7 +28,7 @@ from viz_app.views.models.page import models
 from viz_app.views.positions.page import positions
 from viz_app.views.task.page import task
 
-PRESENT = Switch("present", on="1")     # larger type and no sidebar
+UNFIT = "This address asks for what is not there: {}. What is usual stands in its place."
 _STYLE = f"<style>{Path(__file__).with_name('style.css').read_text('utf-8')}</style>"
 
 # Draws a page; returns how it makes its pictures of another run, if they can be made beside Streamlit.
@@ -51,9 +50,9 @@ VIEWS: dict[str, tuple[str, View]] = {
 
 def main() -> None:
     """One full run of the app."""
-    cache.prepare()
+    process.prepare()
     st.set_page_config(page_title="Attnscope", page_icon="👁", layout="wide", initial_sidebar_state=290)
-    st.html(_STYLE)
+    st.html(_STYLE + words.entries())
     pages = {
         st.Page(lambda: None, title=title, url_path=address if i else None, default=i == 0): view
         for i, (address, (title, view)) in enumerate(VIEWS.items())
@@ -61,7 +60,7 @@ def main() -> None:
     address, (title, view) = next(iter(VIEWS.items()))      # Streamlit serves the first page at "/" alone; it has a name, too
     pages[st.Page(lambda: None, title=title, url_path=address, visibility="hidden")] = view
     _page(pages[st.navigation(list(pages), position="top")])
-    cache.settle()
+    process.settle()
 
 
 @st.fragment
@@ -72,14 +71,17 @@ def _page(view: View) -> None:
         session.view, session.answer = view, None
     shown = sidebar()
     if shown is None:
-        ui.nothing()
+        ui.nothing(session.opening is not None)
     else:
         pictures = view(shown)
         session.answer = answering(session, pictures) if pictures and session.scope is shown.scope else None
     fields = [field.name for field in session.scope.model.text_fields] if session.scope else []
-    tools(url_state.get(PRESENT), fields, partial(url_state.keep, PRESENT))
+    tools(url_state.get(ui.PRESENT), fields, partial(url_state.keep, ui.PRESENT))
     lines = session.scope is not None and holds_lines(session.scope)
+    if unfit := url_state.unfit():
+        with st.sidebar:
+            ui.note(st.empty(), UNFIT.format("; ".join(unfit)), bad=True, key="address")
     listen(
         token=session.token, path=live.path(), is_open=session.is_open, pause=session.pause, fields=fields, lines=lines,
-        address=url_state.publish(),
+        address=url_state.postpone() if session.opening else url_state.publish(),
     )

@@ -1,4 +1,4 @@
-"""What is served: the app of app.py, beside it the socket of live.py, and door.py before both."""
+"""What is served: the app of app.py, beside it the socket of live.py and the files of downloads.py, and door.py before them all."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from streamlit.web.server.server_util import get_display_address, get_url
 
 from viz_app import bounds
 from viz_app.door import Door, known
-from viz_app.session import live
+from viz_app.session import downloads, live
 
 
 @asynccontextmanager
@@ -26,4 +26,4 @@ async def _opened(app: st.App) -> AsyncIterator[None]:
     yield
 
 
-app = st.App("app.py", routes=live.routes(), middleware=[Middleware(Door, **known())], lifespan=_opened)
+app = st.App("app.py", routes=[*live.routes(), *downloads.routes()], middleware=[Middleware(Door, **known())], lifespan=_opened)

@@ -1,6 +1,6 @@
 """Small pieces that several pages put on the screen. HTML here is the app's own words; text from outside is never in it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -9,12 +9,21 @@ from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.components.plain import plain
 from viz_app.drawing import export, provenance
+from viz_app.drawing.cells import Tile, is_long
+from viz_app.drawing.frame import Chart, larger
 from viz_app.drawing.notes import checked, small_print, strip
+from viz_app.drawing.npz import Arrays
 from viz_app.drawing.scale import Scale
-from viz_app.drawing.stamp import Facts, facts, stamped
+from viz_app.drawing.stamp import Facts, facts, pieces
+from viz_app.session import downloads as sent
+from viz_app.session import url_state
+from viz_app.session.parameters import Switch
 
-__all__ = ["camera", "checked", "checks_panel", "download", "downloads", "headline", "note", "nothing", "small_print", "strip",
-           "written"]
+__all__ = ["camera", "checked", "checks_panel", "download", "downloads", "headline", "note", "nothing", "presented", "small_print",
+           "strip", "written"]
+
+PRESENT = Switch("present", on="1")     # larger type and no sidebar
+Made = str | bytes | Iterator[str] | Arrays       # a whole file, the lines of a table, or arrays
 
 
 def note(slot: DeltaGenerator, text: str, bad: bool = False, *, key: str) -> None:
@@ -34,9 +43,10 @@ def written(trace: Trace, terms: words.Terms, stale: bool) -> None:
     plain(strip(trace, terms, stale), key="written")
 
 
-def nothing() -> None:
+def nothing(is_opening: bool = False) -> None:
     """Before anything has run."""
-    st.html('<p class="nothing">There is no picture yet. Correct what the note at the left names.</p>')
+    then = "The model is being opened." if is_opening else "First correct what the note on the left says."
+    st.html(f'<p class="nothing">There is no picture yet. {then}</p>')
 
 
 def checks_panel(checks: dict, trained: str) -> None:
@@ -45,12 +55,14 @@ def checks_panel(checks: dict, trained: str) -> None:
     plain(small_print(trained), key="trained")
 
 
-def downloads(now: Callable[[], Trace], site: AttentionSite, head: int, terms: words.Terms, scale: Scale) -> None:
+def downloads(
+    now: Callable[[], Trace], site: AttentionSite, head: int, terms: words.Terms, scale: Scale, tile: Tile = None
+) -> None:
     """The numbers of the pictures, and a drawing for print. Files are made when they are asked for, of what is shown `now`."""
-    name = provenance.head_name(now(), site, head)
+    name, long = provenance.head_name(now(), site, head), is_long(site)
     title = words.head_title(site, head, terms)
 
-    def of_head(make: Callable[..., str], *rest: str | Scale) -> Callable[[], str]:
+    def of_head(make: Callable[..., Made], *rest: str | Scale | Tile) -> Callable[[], Made]:
         return lambda: make(trace := now(), trace.attention[site.name], head, *rest)
 
     def drawn() -> Facts:
@@ -60,21 +72,37 @@ def downloads(now: Callable[[], Trace], site: AttentionSite, head: int, terms: w
         return facts(now())
 
     with st.container(horizontal=True, gap="small", key="downloads"):
-        download("This head, CSV", of_head(export.head_csv), f"{name}.csv", "text/csv", about)
-        download("This head, SVG", of_head(export.head_svg, title, scale), f"{name}.svg", "image/svg+xml", drawn)
+        download("This head, CSV", of_head(export.head_csv), f"{name}.csv", "text/csv", about, long)
+        if long:
+            download("This head, npz", of_head(export.head_npz), f"{name}.npz", about=about, long=long)
+        download("This head, SVG", of_head(export.head_svg, title, scale, tile), f"{name}.svg", "image/svg+xml", drawn)
         whole = f"{provenance.file_name(now(), 'all-heads')}.npz"
-        download("All heads, npz", lambda: export.heads_npz(now()), whole, about=about)
+        download("All heads, npz", lambda: export.heads_npz(now()), whole, about=about, long=long)
+    if long:
+        st.caption(export.of_long_text(site, tile))
 
 
 def download(
-    label: str, make: Callable[[], str | bytes], name: str, mime: str = "application/octet-stream",
-    about: Callable[[], Facts] = dict,
+    label: str, make: Callable[[], Made], name: str, mime: str = "application/octet-stream",
+    about: Callable[[], Facts] = dict, long: bool = False,
 ) -> None:
-    """A download whose file is made when it is asked for, and says what it is `about`."""
+    """A download whose file is made when it is asked for, and says what it is `about`. One of a `long` text is sent while it is
+    made, where the app runs in its server."""
+
+    def made() -> Iterator[bytes]:
+        return pieces(make(), name, about())
+
+    if long and (address := sent.address(label, name, made)):
+        st.link_button(label, address, icon=":material/download:")
+        return
     st.download_button(
-        label, lambda: stamped(make(), name, about()), name, mime, key=f"download {label}", on_click="ignore",
-        icon=":material/download:",
+        label, lambda: b"".join(made()), name, mime, key=f"download {label}", on_click="ignore", icon=":material/download:",
     )
+
+
+def presented(chart: Chart) -> Chart:
+    """The chart as it stands on the page: in a presentation with larger letters."""
+    return larger(chart) if url_state.get(PRESENT) else chart
 
 
 def camera(name: str) -> dict:

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from models.analysis import slices
 from models.trace import AttentionSite
 
-CELLS = 2**20      # weights worked out at a time
 ROUNDING = 1e-5    # of the values' size: sums over hundreds of keys in another order differ by some 1e-6 of it in float32
 SCORE_ULPS = 4     # two routes to one score, each a sum of d_head products, differ by up to so many float32 roundings of it
 
@@ -33,15 +33,20 @@ def check_site(site: AttentionSite, batch: int = 0) -> list[Check]:
     at once if they are few, else head by head and some rows at a time: a long text's weights are never all there."""
     row_error = blocked = 0.0
     n_blocked = 0
+    site = site.read("q", "k", "v")
+    used = _Used(site, batch)
     for head, rows in _parts(site):
         weights, allowed = site.weights(head, batch, rows), site.allowed(batch, head, rows)   # (*head, query, key)
-        n_blocked += int((~allowed).sum())
-        row_error = _larger(row_error, (weights.sum(-1) - 1)[allowed.any(-1)])
-        blocked = _larger(blocked, weights[~allowed])
+        if site.has_causes:
+            used.add(weights, head, rows)
+        n_open = allowed.sum(-1)
+        n_blocked += allowed.numel() - int(n_open.sum())
+        row_error = _larger(row_error, (weights.sum(-1) - 1)[n_open > 0])
+        blocked = _larger(blocked, weights.masked_fill(allowed, 0.0))
     return [
         Check("rows sum to 1", row_error, 1e-5, "Each row of weights sums to 1; largest difference over all heads"),
         Check("blocked cells are 0", blocked, 0.0, f"Largest weight on the {n_blocked} blocked cells of all heads"),
-        *([check_used(site, batch)] if site.has_causes else []),
+        *([used.check()] if site.has_causes else []),
     ]
 
 
@@ -50,24 +55,40 @@ def check_used(site: AttentionSite, batch: int = 0) -> Check:
 
     The limit is ROUNDING of the largest |v|, if that is above 1. A row that passes it may still be right if its scores are large:
     then float32 itself leaves them open, and the limit is wider by `room_of_scores`, in that row alone."""
-    limit = rounding_in(site.dtype) * max(1.0, float(site.v[batch].abs().max()))
-    worst, allowed, room = 0.0, limit, False
+    site = site.read("q", "k", "v")
+    used = _Used(site, batch)
     for head, rows in _parts(site):
-        out = site.out[batch] if head is None else site.out[batch, head]
-        apart = (site.head_out(head, batch, rows) - out[..., rows, :]).abs()                  # (*head, query, d_head)
-        over = ~(apart <= limit).all(-1)
-        limits = torch.full_like(apart, limit)
+        used.add(site.weights(head, batch, rows), head, rows)
+    return used.check()
+
+
+class _Used:
+    """The row and number of weights·v that come nearest to failing, part by part."""
+
+    def __init__(self, site: AttentionSite, batch: int) -> None:
+        self.site, self.batch = site, batch
+        self.limit = rounding_in(site.dtype) * max(1.0, float(site.v[batch].abs().max())) if site.has_causes else 0.0
+        self.worst, self.allowed = 0.0, self.limit
+
+    def add(self, weights: Tensor, head: int | None, rows: slice) -> None:
+        """The weights of one head (None: of all) and some rows."""
+        out = self.site.out[self.batch] if head is None else self.site.out[self.batch, head]
+        apart = (weights @ _values(self.site, head, self.batch) - out[..., rows, :]).abs()        # (*head, query, d_head)
+        over = ~(apart <= self.limit).all(-1)
+        limits = torch.full_like(apart, self.limit, dtype=torch.float64)   # float32 would round the limit itself
         if over.any():
-            limits[over] += room_of_scores(site, head, batch, rows)[over]
+            limits[over] += room_of_scores(self.site, head, self.batch, rows)[over]
         ratio = apart / limits
         nearest = int(ratio.argmax())            # NaN is the largest of all
-        if not float(ratio.flatten()[nearest]) <= worst / allowed:
-            worst, allowed = float(apart.flatten()[nearest]), float(limits.flatten()[nearest])
-            room = allowed > limit
-    sentence = "Largest difference from the model's own output"
-    if room:
-        sentence += "; its scores are so large that float32 rounds them by more than the softmax forgives, so the limit is wider"
-    return Check("weights · v is what the model used", worst, allowed, sentence)
+        if not float(ratio.flatten()[nearest]) <= self.worst / self.allowed:
+            self.worst, self.allowed = float(apart.flatten()[nearest]), float(limits.flatten()[nearest])
+
+    def check(self) -> Check:
+        sentence = "Largest difference from the model's own output"
+        if self.allowed > self.limit:
+            sentence += ("; its scores are so large that float32 rounds them by more than the softmax forgives, so the limit is "
+                         "wider")
+        return Check("weights · v is what the model used", self.worst, self.allowed, sentence)
 
 
 def rounding_in(dtype: torch.dtype) -> float:
@@ -97,11 +118,10 @@ def _values(site: AttentionSite, head: int | None, batch: int) -> Float[Tensor, 
 
 def _parts(site: AttentionSite) -> Iterator[tuple[int | None, slice]]:
     """(head, or None for all; rows): all of a site, at most CELLS weights at a time where a row is no longer."""
-    if site.n_heads * site.n_query * site.n_key <= CELLS:
+    if site.n_heads * site.n_query * site.n_key <= slices.CELLS:
         yield None, slice(0, site.n_query)
         return
-    step = max(1, CELLS // site.n_key)
-    yield from ((head, slice(start, start + step)) for head in range(site.n_heads) for start in range(0, site.n_query, step))
+    yield from ((head, rows) for head in range(site.n_heads) for rows in slices.row_slices(site))
 
 
 def _larger(so_far: float, values: torch.Tensor) -> float:

@@ -28,7 +28,7 @@ def check_fixed_vector(model: Seq2Seq, trace: Trace) -> list[Check]:
     logits = model.decode(target, alone.to(device), model.masks(target, target))[0].float().cpu()
     return [
         Check(
-            "only h_m reaches the decoder", float((logits - trace.next_token.logits).abs().max()),
+            "only h(m) reaches the decoder", float((logits - trace.next_token.logits).abs().max()),
             1e-5 * max(1.0, float(trace.next_token.logits.abs().max())),
             "Largest difference of any logit when every other state of the encoder is replaced by zeros",
         )

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from models.analysis.checks import CELLS
-from models.analysis.head_walk import entropy
+from models.analysis.slices import row_slices
+from models.analysis.softmax import entropy
 from models.tokenizers.base import Encoding
 from models.trace import AttentionSite
 
@@ -58,7 +58,7 @@ def measures(site: AttentionSite, query: Encoding, key: Encoding) -> dict[str, F
     found = {name: torch.zeros(site.n_heads) for name in MEASURES}
     readers = torch.zeros(site.n_heads)
     for head in range(site.n_heads):
-        for rows in _slices(site):
+        for rows in row_slices(site):
             weights, i = site.weights(head, rows=rows), torch.arange(rows.start, min(rows.stop, site.n_query))
             n = i - rows.start                                                        # the rows of `weights`
             found["entropy"][head] += entropy(weights).sum() / site.n_query
@@ -73,12 +73,6 @@ def measures(site: AttentionSite, query: Encoding, key: Encoding) -> dict[str, F
     found["same"] /= readers.clamp(min=1)
     there = {"previous": previous > 0, "same": bool(readers.any())}
     return {name: values if there.get(name, True) else None for name, values in found.items()}
-
-
-def _slices(site: AttentionSite) -> list[slice]:
-    """The queries, as many at a time as CELLS weights allow."""
-    step = max(1, CELLS // site.n_key)
-    return [slice(start, start + step) for start in range(0, site.n_query, step)]
 
 
 def order(values: Float[Tensor, "head"] | None, least_first: bool) -> list[int]:

@@ -152,7 +152,7 @@ def by_offset(values: Norms, counted: Bool[Tensor, "n n"]) -> list[tuple[int, fl
     return found
 
 
-def by_distance(values: Norms, counted: Bool[Tensor, "n n"]) -> list[tuple[int, float, int]]:
+def norms_by_distance(values: Norms, counted: Bool[Tensor, "n n"]) -> list[tuple[int, float, int]]:
     """(|i − j|, mean over the counted pairs at that distance, how many they are), nearest first; distances without any left out."""
     n = len(values)
     apart = (torch.arange(n)[:, None] - torch.arange(n)).abs()

@@ -12,10 +12,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from models.analysis.checks import Check
-from models.architectures.base import Architecture
+from models.analysis.checks import Check, rounding_in
+from models.architectures.base import NEXT_TOKEN, Architecture
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from models.trace import Trace
+from models.trace.outputs import ClassProbabilities
+
+_FORMULAS = {
+    "LayerNorm": "(x − mean) / √(variance + ε) · gain + bias", "RMSNorm": "x / √(mean of x² + ε) · gain",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Part:
     after: Float[Tensor, "d_model"]              # as the run recorded it
     normed: Float[Tensor, "d_model"] | None      # as the run recorded it
     firing: Firing | None = None                 # of a feed-forward
+    read: Float[Tensor, "d_model"] | None = None # what its norm is given, where that is not `before`
 
     @property
     def total(self) -> Float[Tensor, "d_model"]:
@@ -60,13 +66,10 @@ class Part:
 
     @property
     def norm_input(self) -> Float[Tensor, "d_model"]:
-        """What LayerNorm is given."""
-        return self.total if self.sublayer.norm == "post" else self.before
-
-
-def streams(model: Architecture) -> tuple[str, ...]:
-    """The streams along which the model has sublayers, in the order of the pass."""
-    return tuple(dict.fromkeys(sublayer.stream for sublayer in model.sublayers))
+        """What its norm is given."""
+        if self.sublayer.norm == "post":
+            return self.total
+        return self.before if self.read is None else self.read
 
 
 def parts(model: Architecture, trace: Trace, stream: str, position: int, states: str = "") -> list[Part]:
@@ -75,19 +78,34 @@ def parts(model: Architecture, trace: Trace, stream: str, position: int, states:
     n = len(trace.streams[stream].ids)
     if not 0 <= position < n:
         raise ValueError(f"token {position} is not there: this stream has {n}, counted from 0")
-    return [_part(trace, s, position) for s in model.sublayers if (s.stream, s.states) == (stream, states)]
+    found: list[Part] = []
+    for sublayer in model.sublayers:
+        if (sublayer.stream, sublayer.states) == (stream, states):
+            found.append(_part(trace, sublayer, position, found[-1].after if found else None))
+    return found
 
 
-def _part(trace: Trace, sublayer: Sublayer, position: int) -> Part:
+def are_kept(model: Architecture, trace: Trace) -> bool:
+    """Whether a run holds all that its model's sublayers are made of: of somebody else's model, not on a long text."""
+    named = {name for s in model.sublayers for name in (s.before, s.out, s.after, s.normed) if name and s.adds}
+    return named <= set(trace.activations)
+
+
+def _part(trace: Trace, sublayer: Sublayer, position: int, last: Tensor | None) -> Part:
+    """`last` is the stream behind the part before it, for one whose own the run does not hold."""
     def recorded(name: str) -> Tensor:
         return trace.activations[name].value[0, position]
 
-    after, firing = recorded(sublayer.after), None
-    before = recorded(sublayer.before) if sublayer.adds else trace.attention[sublayer.path].x[0, position]
+    firing, out = None, recorded(sublayer.out)
+    if not sublayer.adds:
+        before = trace.attention[sublayer.path].x[0, position]
+    else:
+        before = recorded(sublayer.before) if sublayer.before else last
+    after = recorded(sublayer.after) if sublayer.after else before + out
     if sublayer.role == FEED_FORWARD:
         firing = Firing(*(recorded(f"{sublayer.path}.{sublayer.mark}{name}") for name in ("ff_pre", "ff_post")))
     normed = {"pre": lambda: recorded(sublayer.normed), "post": lambda: after, "none": lambda: None}[sublayer.norm]()
-    return Part(sublayer, before, recorded(sublayer.out), after, normed, firing)
+    return Part(sublayer, before, out, after, normed, firing, recorded(sublayer.reads) if sublayer.reads else None)
 
 
 def cosine(a: Float[Tensor, "d"], b: Float[Tensor, "d"]) -> float:
@@ -100,33 +118,54 @@ def mean_and_spread(x: Float[Tensor, "d"]) -> tuple[float, float]:
     return float(x.mean()), float(x.std(correction=0))
 
 
+def output_read(model: Architecture, trace: Trace, stream: str, position: int) -> str:
+    """The output that the model reads from a token's stream: its classes at the token that answers, elsewhere the next token if it
+    writes that; "" of a stream that nothing is read from."""
+    if stream != model.read_stream:
+        return ""
+    classes = {name: output for name, output in trace.outputs.items() if isinstance(output, ClassProbabilities)}
+    elsewhere = NEXT_TOKEN if stream == model.writes else ""
+    return next((name for name, output in classes.items() if (output.stream, output.position) == (stream, position)), elsewhere)
+
+
 @torch.no_grad()
-def lens(model: Architecture, states: Sequence[Float[Tensor, "d_model"]]) -> Float[Tensor, "state vocab"]:
-    """log p of the next token, in nats, if the model stopped at each of these states of the stream that it writes: its own output
-    path, with its last LayerNorm if it has one, reads them."""
-    x = torch.stack(list(states)).to(model.embedding.weight)
-    return model.readout(x).float().log_softmax(-1).cpu()
+def lens(
+    model: Architecture, states: Sequence[Float[Tensor, "d_model"]], output: str = NEXT_TOKEN
+) -> Float[Tensor, "state logit"]:
+    """log p of the next token, or of what another output says, in nats, if the model stopped at each of these states of the stream
+    that it is read from: its own output path, with its last LayerNorm if it has one, reads them."""
+    x = torch.stack(list(states)).to(next(model.parameters()))
+    return model.readout(x, output).float().log_softmax(-1).cpu()
+
+
+def _answer(trace: Trace, output: str, position: int) -> Tensor:
+    """log p of what the run itself says there."""
+    found = trace.outputs[output]
+    return found.logits.float().log_softmax(-1) if isinstance(found, ClassProbabilities) else found.log_probs[position]
 
 
 def check_parts(model: Architecture, trace: Trace, found: list[Part], position: int) -> list[Check]:
     """What is shown of a stream's parts against what the run recorded, over all its layers at this token.
 
-    Float32: limits are 1e-5 of the size of what is compared."""
-    adding, handing = [p for p in found if p.sublayer.adds], [p for p in found if not p.sublayer.adds]
-    checks = []
+    Limits are 1e-5 of the size of what is compared, in float32; more in half precision."""
+    close = rounding_in(next(model.parameters()).dtype)
+    adding = [p for p in found if p.sublayer.adds and p.sublayer.after]
+    handing = [p for p in found if not p.sublayer.adds]
+    norm, checks = next((p.sublayer.norm_name for p in found), ""), []
     if adding:
-        checks.append(_check("the parts add up to the stream", [(_joined(p), p.after) for p in adding],
-                             "Largest difference of before + added, and LayerNorm where it is next, from the recorded stream"))
+        checks.append(_check("the parts add up to the stream", [(_joined(p), p.after) for p in adding], close,
+                             f"Largest difference of before + added, and {norm} where it is next, from the recorded stream"))
     if pairs := _handed_on(trace, handing, position):
-        checks.append(_check("each layer reads what the one before made", pairs,
+        checks.append(_check("each layer reads what the one before made", pairs, close,
                              "Largest difference of an attention's output from the recorded input of the next"))
     if normed := [p for p in found if p.normed is not None]:
-        checks.append(_check("LayerNorm by hand is the recorded one", [(_by_hand(p), p.normed) for p in normed],
-                             "Largest difference of (x − mean) / √(variance + ε) · gain + bias, in double precision"))
-    if found and found[-1].sublayer.stream == model.writes:
-        own = trace.next_token.log_probs[position]
-        checks.append(_check("stopping after the last layer is the model's answer", [(lens(model, [found[-1].after])[0], own)],
-                             "Largest difference of a log-probability from the run's own next-token distribution"))
+        checks.append(_check(f"{norm} by hand is the recorded one", [(_by_hand(p), p.normed) for p in normed], close,
+                             f"Largest difference of {_FORMULAS[norm]}, in double precision"))
+    if found and (output := output_read(model, trace, found[-1].sublayer.stream, position)):
+        pair = lens(model, [found[-1].after], output)[0], _answer(trace, output, position)
+        what = "next-token distribution" if output == NEXT_TOKEN else f"probabilities of the {output}"
+        checks.append(_check("stopping after the last layer is the model's answer", [pair], close,
+                             f"Largest difference of a log-probability from the run's own {what}"))
     return checks
 
 
@@ -145,20 +184,23 @@ def _joined(part: Part) -> Tensor:
 
 
 @torch.no_grad()
-def _own(norm: torch.nn.LayerNorm, x: Tensor) -> Tensor:
+def _own(norm: torch.nn.Module, x: Tensor) -> Tensor:
     return norm(x.to(norm.weight)).float().cpu()
 
 
 def _by_hand(part: Part) -> Tensor:
-    """LayerNorm as its formula says (Ba et al. 2016, eq. 4), without torch's own."""
+    """LayerNorm (Ba et al. 2016, eq. 4) or RMSNorm (Zhang and Sennrich 2019, eq. 4) as its formula says, not by its module."""
     x, norm = part.norm_input.double(), part.sublayer.layer_norm
-    gain, bias = (t.detach().double().cpu() for t in (norm.weight, norm.bias))
+    if part.sublayer.norm_name == "RMSNorm":
+        return x / (x.square().mean() + norm.variance_epsilon).sqrt() * norm.weight.detach().double().cpu()
+    gain, bias = (t if t is None else t.detach().double().cpu() for t in (norm.weight, norm.bias))
     middle = x - x.mean()
-    return middle / (middle.square().mean() + norm.eps).sqrt() * gain + bias
+    made = middle / (middle.square().mean() + norm.eps).sqrt() * (1 if gain is None else gain)
+    return made if bias is None else made + bias
 
 
-def _check(name: str, pairs: list[tuple[Tensor, Tensor]], sentence: str) -> Check:
+def _check(name: str, pairs: list[tuple[Tensor, Tensor]], rounding: float, sentence: str) -> Check:
     """The largest difference within the pairs; NaN if one of them is none."""
     apart = torch.stack([(one - other).abs().max() for one, other in pairs])
     size = max(float(other.abs().max()) for _, other in pairs)
-    return Check(name, float(apart.max()), 1e-5 * max(1.0, size), sentence)
+    return Check(name, float(apart.max()), rounding * max(1.0, size), sentence)

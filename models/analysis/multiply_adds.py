@@ -18,7 +18,7 @@ GATES = {"tanh": 1, "gru": 3}      # matrices of an RNN's cell, each for its inp
 
 
 @dataclass(frozen=True)
-class Work:
+class MultiplyAdds:
     """Multiply–adds of the decoder at each step of a run, with a cache and without, and of one `decode` call over all of it."""
 
     cached: tuple[int, ...]
@@ -37,12 +37,12 @@ def is_counted(config: Config) -> bool:
     return type(config) in _PASSES
 
 
-def work(config: Config, source: int, steps: int, opening: int = 1) -> Work:
+def count_multiply_adds(config: Config, source: int, steps: int, opening: int = 1) -> MultiplyAdds:
     """The work of a run of `steps` steps over a source of `source` tokens, the first of which reads `opening` tokens: <s>, or
     a prompt."""
     whole = opening + steps - 1             # positions that are there at the last step
     every = range(opening, whole + 1)       # and at each
-    return Work(
+    return MultiplyAdds(
         cached=tuple(decoder_pass(config, t if t == opening else 1, t, source, memory_cached=t > opening) for t in every),
         uncached=tuple(decoder_pass(config, t, t, source) for t in every),
         parallel=decoder_pass(config, whole, whole, source),

@@ -49,7 +49,7 @@ def _miss(predicted: Tensor, true: Tensor) -> float:
 
 
 @dataclass(frozen=True)
-class Similarity:
+class SimilarityByDistance:
     """PE(pos)·PE(pos+k) for each distance k: its mean, least and largest value over all pos."""
 
     mean: Float[Tensor, "n"]
@@ -67,14 +67,14 @@ class Similarity:
         return float((self.largest - self.least).max())
 
 
-def by_distance(table: Table) -> Similarity:
+def similarity_by_distance(table: Table) -> SimilarityByDistance:
     """PE·PEᵀ along its diagonals."""
     products = table.double() @ table.double().T
     diagonals = [products.diagonal(k) for k in range(len(table))]
     mean, least, largest = (
         torch.stack([getattr(d, how)() for d in diagonals]) for how in ("mean", "min", "max")
     )
-    return Similarity(mean, least, largest)
+    return SimilarityByDistance(mean, least, largest)
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,6 @@ class Neighbours:
         """How many positions resemble some position further away more than the ones just beside them."""
         here = torch.arange(len(self.nearest))
         return int(((self.nearest - here).abs() > 1).sum())
-
-    def closer_than(self, tolerance: float) -> int:
-        """How many positions have another one within this share of the vectors' length."""
-        return int((self.distance < tolerance * self.length).sum())
 
 
 def neighbours(table: Table) -> Neighbours:
@@ -161,7 +157,7 @@ class FormulaMeasures:
     formula: str
     table: Table
     moving: int
-    similarity: Similarity
+    similarity: SimilarityByDistance
     neighbours: Neighbours
     shift: int
     n_fit: int
@@ -174,6 +170,6 @@ def measure(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
     table = formula_table(formula, n, d_model)
     n_fit = max(n, 4 * d_model)
     return FormulaMeasures(
-        formula, table, moving(table), by_distance(table), neighbours(table), shift, n_fit,
+        formula, table, moving(table), similarity_by_distance(table), neighbours(table), shift, n_fit,
         rotation_miss(formula, shift, n_fit, d_model), best_linear_miss(formula, shift, n_fit, d_model),
     )

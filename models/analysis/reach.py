@@ -13,7 +13,7 @@ from models.analysis.sequence_layers import BACKWARD, FORWARD, Convolutional, La
 from models.architectures import Model
 from models.trace import Recording, record
 
-RNN, BIDIRECTIONAL, CNN, SELF_ATTENTION = KINDS = ("RNN", "bidirectional RNN", "CNN", "self-attention")
+RNN, BIDIRECTIONAL, CNN, SELF_ATTENTION = LAYER_KINDS = ("RNN", "bidirectional RNN", "CNN", "self-attention")
 DIRECTIONS = {RNN: (FORWARD,), BIDIRECTIONAL: (FORWARD, BACKWARD)}
 D_NEW = 64       # outputs of a newly initialised RNN, in each direction, and of a CNN
 CHECKED = 3      # so many tokens go through plain autograd too, which takes long for more
@@ -21,7 +21,7 @@ CHECKED = 3      # so many tokens go through plain autograd too, which takes lon
 
 @dataclass(frozen=True)
 class Choice:
-    """Which layer: a kind of KINDS, the model's own (`seed` None) or one newly initialised; width and depth of a CNN."""
+    """Which layer: a kind of LAYER_KINDS, the model's own (`seed` None) or one newly initialised; width and depth of a CNN."""
 
     kind: str
     seed: int | None = None
@@ -52,12 +52,12 @@ class Reach:
         outside = self.norms[~self.reaches]
         return float(outside.max()) if outside.numel() else 0.0
 
-    def by_distance(self) -> list[tuple[int, float, int]]:
-        """influence.by_distance over the pairs that can reach each other."""
-        return jacobian_norms.by_distance(self.norms, self.reaches)
+    def norms_by_distance(self) -> list[tuple[int, float, int]]:
+        """jacobian_norms.norms_by_distance over the pairs that can reach each other."""
+        return jacobian_norms.norms_by_distance(self.norms, self.reaches)
 
     def by_offset(self) -> list[tuple[int, float, int]]:
-        """influence.by_offset over the pairs that can reach each other."""
+        """jacobian_norms.by_offset over the pairs that can reach each other."""
         return jacobian_norms.by_offset(self.norms, self.reaches)
 
 
@@ -95,8 +95,8 @@ def autograd_gap(model: Model, ids: tuple[int, ...], choice: Choice) -> float:
 
 def _layer(model: Model, ids: tuple[int, ...], choice: Choice) -> tuple[Layer, Tensor, Tensor | None]:
     """The layer, what it reads, and what the model's own pass or torch's own module makes of that, if there is one."""
-    if choice.kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {choice.kind!r}")
+    if choice.kind not in LAYER_KINDS:
+        raise ValueError(f"kind must be one of {', '.join(LAYER_KINDS)}, not {choice.kind!r}")
     if choice.seed is None and not holds(model, choice.kind):
         raise ValueError(f"this model has no trained {choice.kind} in its encoder")
     recording = _encoded(model, ids)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import Family, check_fields
+from models.architectures.base import Family
+from models.architectures.config_checks import check_fields
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF, EncoderDecoder
 from models.layers import masks
 from models.layers.attention import MultiHeadAttention
@@ -35,7 +36,7 @@ class AttentionOnlyConfig:
     d_model: int = 64
     n_heads: int = 1
     n_self_layers: int = 0           # self-attention layers on each side before the cross-attention
-    similarity: str = "scaled dot"   # one of models.layers.similarity.KINDS
+    similarity: str = "scaled dot"   # one of models.layers.similarity.SIMILARITIES
     n_ctx: int = 64                  # longest source or target, in tokens
     positions: str = "sinusoidal"    # "learned" or "none" too
     residual: bool = False           # Add & Norm around every attention, as in the Transformer

@@ -1,7 +1,7 @@
 """What every architecture offers, so that scopes, decoding and pages ask for an ability and never for a class."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -14,10 +14,11 @@ from models.layers.cache import Cache
 from models.layers.dropout import Dropout
 from models.layers.masks import Masks, SiteKind
 from models.layers.positions import Positions
+from models.layers.rotation import Rotation
 from models.layers.sublayers import Sublayer
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import tap
-from models.trace.outputs import NextToken, Output
+from models.trace.outputs import NextToken, Output, first_choices
 
 NEXT_TOKEN = "next token"       # the output of every model that writes
 CLASSES = "classes"             # that of one which says what kind of text it reads
@@ -83,6 +84,15 @@ class Architecture(nn.Module):
         self.dropout = Dropout(dropout)
 
     @property
+    def read_stream(self) -> str:
+        """The stream whose states `readout` reads: the one that it writes."""
+        return self.writes
+
+    def rotation(self, n: int) -> Rotation | None:
+        """By which angles queries and keys are turned at positions 0…n−1; None in a model that is not known to turn them."""
+        return None
+
+    @property
     def stack(self) -> str:
         """Where what was asked is embedded: "encoder", or "decoder" in a model that has no other."""
         return "decoder" if self.continues else "encoder"
@@ -106,6 +116,15 @@ class Architecture(nn.Module):
     def can_write(self) -> bool:
         """Whether it predicts the next token of a stream that is open behind, and so can write one."""
         return bool(self.writes)
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """The tokens that end what it writes."""
+        return (self.config.end_id,)
+
+    def always_taken(self, limit: int) -> dict[int, int]:
+        """Position → the token that stands there in every text it writes of at most `limit` tokens."""
+        return {}
 
     @property
     def sublayers(self) -> tuple[Sublayer, ...]:
@@ -152,12 +171,12 @@ class Architecture(nn.Module):
         """The typed answers to one row, of its logits without the batch axis; what a page shows first comes first."""
         row, logits = streams[self.writes], answers[NEXT_TOKEN][: len(streams[self.writes].ids)]
         end = () if self.continues else (self.config.end_id,)
-        predicted = tokenizer.tokens(logits.argmax(-1).tolist())
+        predicted = tokenizer.tokens(first_choices(logits))
         return {NEXT_TOKEN: NextToken(self.writes, (*row.ids[1:], *end), logits, predicted)}
 
     def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
         """What these outputs say, as a text: of a model that writes its first choice after each position."""
-        return tokenizer.decode(outputs[NEXT_TOKEN].logits.argmax(-1).tolist())
+        return tokenizer.decode(first_choices(outputs[NEXT_TOKEN].logits))
 
     def opening(self, given: Int[Tensor, "batch n"]) -> Int[Tensor, "batch m"]:
         """The row on `writes` before a token is written, where `given` is what was asked: a source, or the text so far."""
@@ -203,9 +222,12 @@ class Architecture(nn.Module):
             x = x + position
         return self.dropout(x)
 
-    def readout(self, x: Float[Tensor, "*places d_model"]) -> Float[Tensor, "*places vocab"]:
-        """The logits that the model's own output path makes of its stream `writes`; asked of a layer that is not the last, what it
-        would say if it stopped there (nostalgebraist 2020, "the logit lens")."""
+    def readout(self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN) -> Float[Tensor, "*places logit"]:
+        """The logits that the model's own path to one of its outputs makes of its stream `writes`; asked of a layer that is not the
+        last, what it would say if it stopped there (nostalgebraist 2020, "the logit lens"). Raises ValueError for an output that
+        it does not read from there."""
+        if output != NEXT_TOKEN:
+            raise ValueError(f"{output!r} is not read from the stream {self.writes!r}")
         return F.linear(self.last_norm(x), self.embedding.weight)
 
     def _logits(self, x: Float[Tensor, "batch m d_model"], formula: str) -> Float[Tensor, "batch m vocab"]:
@@ -215,48 +237,3 @@ class Architecture(nn.Module):
         return logits
 
 
-# field → its least and largest value; the largest are far beyond any model of this kind and keep a mistyped one from being built
-SIZES = {
-    "vocab_size": (1, 2**20), "d_model": (1, 2**16), "d_ff": (1, 2**18), "d_hidden": (1, 2**16), "d_align": (1, 2**16),
-    "n_encoder_layers": (0, 256), "n_decoder_layers": (0, 256), "n_self_layers": (0, 256), "n_layers": (0, 256),
-    "n_ctx": (2, 2**16), "window": (0, 2**16), "n_segments": (1, 16), "n_texts": (1, 2),
-}  # fmt: skip
-CHOICES = {"init": ("xavier", "scaled", "normal"), "head": ("pretraining", "span", "classes")}
-KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-
-
-def check_types(kind: type, values: dict[str, Any]) -> None:
-    """Raises ValueError for a value of another type than the configuration's field of that name has; True is no number here."""
-    for field in fields(kind):
-        value = values.get(field.name)
-        if field.name in values and type(value) is not field.type and not (field.type is float and type(value) is int):
-            raise ValueError(f"{field.name} must be {KINDS[field.type]}, not {value!r:.60}")
-
-
-def check_fields(config: object) -> None:
-    """Raises ValueError for a field of a configuration that is of another type than it says or out of its range."""
-    check_types(type(config), vars(config))
-    for name, value in vars(config).items():
-        least, largest = SIZES.get(name, (value, value))
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, not {value}")
-        if value > largest:
-            raise ValueError(f"{name} must be at most {largest:,}, not {value:,}")
-    for name, values in CHOICES.items():
-        if (value := getattr(config, name, values[0])) not in values:
-            raise ValueError(f"{name} must be one of {', '.join(values)}, not {value!r}")
-    if not 0 <= getattr(config, "dropout", 0) < 1:
-        raise ValueError(f"dropout must be at least 0 and below 1, not {config.dropout}")
-    if not 0 <= config.pad_id < config.vocab_size:
-        raise ValueError(f"pad_id must be a token of the vocabulary, 0 to {config.vocab_size - 1}, not {config.pad_id}")
-
-
-def class_names(classes: str) -> tuple[str, ...]:
-    """The names in a configuration's `classes`, which commas separate."""
-    return tuple(name.strip() for name in classes.split(",") if name.strip())
-
-
-def check_classes(head: str, classes: str) -> None:
-    """Raises ValueError for a head that classifies and has no classes to choose from, or one that has and does not."""
-    if (head == CLASSES) != (len(class_names(classes)) > 1):
-        raise ValueError(f"classes must be two names or more for the head classes, and none for another, not {classes!r}")

@@ -9,17 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import (
-    CLASSES,
-    POSITIONS,
-    Answers,
-    Architecture,
-    Family,
-    Field,
-    check_classes,
-    check_fields,
-    class_names,
-)
+from models.architectures.base import CLASSES, POSITIONS, Answers, Architecture, Family, Field
+from models.architectures.config_checks import check_classes, check_fields, class_names
 from models.layers import masks
 from models.layers.blocks import ACTIVATIONS, NORMAL_STD, SelfLayer, Stack
 from models.layers.masks import Mask, Masks, SiteKind
@@ -58,7 +49,7 @@ class BERTConfig:
     dropout: float = 0.1          # on each sublayer's output and on what the first layer reads
     positions: str = "learned"    # "sinusoidal" or "none" too
     activation: str = "gelu"      # of models.layers.blocks.ACTIVATIONS
-    similarity: str = "scaled dot"   # or another of models.layers.similarity.KINDS
+    similarity: str = "scaled dot"   # or another of models.layers.similarity.SIMILARITIES
     init: str = "normal"          # the paper's; see Stack
     head: str = "pretraining"     # masked tokens and next sentence; "span" or "classes"
     classes: str = ""             # the names of the head "classes", separated by commas

@@ -8,17 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import (
-    CLASSES,
-    NEXT_TOKEN,
-    Answers,
-    Architecture,
-    Family,
-    Field,
-    check_classes,
-    check_fields,
-    class_names,
-)
+from models.architectures.base import CLASSES, NEXT_TOKEN, Answers, Architecture, Family, Field
+from models.architectures.config_checks import check_classes, check_fields, class_names
 from models.layers import masks
 from models.layers.blocks import NORMAL_STD, SelfLayer, Stack
 from models.layers.cache import Cache
@@ -53,7 +44,7 @@ class GPTConfig:
     norm: str = "pre"             # GPT-2's; "post" is GPT-1's
     positions: str = "learned"    # "sinusoidal" or "none" too
     activation: str = "gelu"      # of models.layers.blocks.ACTIVATIONS
-    similarity: str = "scaled dot"   # or another of models.layers.similarity.KINDS
+    similarity: str = "scaled dot"   # or another of models.layers.similarity.SIMILARITIES
     init: str = "scaled"          # GPT-2's; see Stack
     window: int = 0               # how many tokens before its own a position may look back (k); 0: all
     head: str = "pretraining"     # the next token; "classes" says of a whole text what it is, too
@@ -190,6 +181,10 @@ class GPT(Architecture):
     def answer(self, outputs: Mapping[str, Output], streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> str:
         """The most probable class; of a model that writes its first choice after each position."""
         return outputs[CLASSES].predicted if CLASSES in outputs else super().answer(outputs, streams, tokenizer)
+
+    def readout(self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN) -> Float[Tensor, "*places logit"]:
+        """The classes too, where it has any."""
+        return self.heads[output](self.last_norm(x)) if output in self.heads else super().readout(x, output)
 
     def longest(self, n_given: int) -> int:
         """As many as it can read."""

@@ -18,7 +18,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from models.architectures.base import Family, check_fields
+from models.architectures.base import Family
+from models.architectures.config_checks import check_fields
 from models.architectures.encoder_decoder import EncoderDecoder
 from models.layers import masks
 from models.layers.cache import Cache

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import Family, check_fields
+from models.architectures.base import Family
+from models.architectures.config_checks import check_fields
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF, EncoderDecoder
 from models.layers import masks
 from models.layers.blocks import NORMAL_STD, CrossLayer, SelfLayer, Stack
@@ -28,7 +29,7 @@ class TransformerConfig:
     n_ctx: int = 512              # longest source or target, in tokens
     norm: str = "post"            # the paper's; "pre" moves LayerNorm inside the residual branch
     positions: str = "sinusoidal"   # "learned" or "none" too
-    similarity: str = "scaled dot"   # or another of models.layers.similarity.KINDS
+    similarity: str = "scaled dot"   # or another of models.layers.similarity.SIMILARITIES
     init: str = "xavier"          # how weights begin; "scaled" and "normal" make what each sublayer adds smaller, see Stack
     pad_id: int = 0
     start_id: int = 1

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from models.architectures.base import ORDER, Answers, Architecture, Family, Field, check_fields
+from models.architectures.base import ORDER, Answers, Architecture, Family, Field
+from models.architectures.config_checks import check_fields
 from models.layers import masks
 from models.layers.blocks import NORMAL_STD, AddNorm, FeedForward
 from models.layers.masks import Mask, Masks, SiteKind

@@ -27,7 +27,7 @@ class BeamStep:
     """The hypotheses kept after one step, best first; ended ones stay in the beam as they are."""
 
     index: int
-    kept: tuple[Hypothesis, ...]
+    hypotheses: tuple[Hypothesis, ...]
 
 
 def length_penalty(n_tokens: int, alpha: float) -> float:
@@ -45,13 +45,13 @@ def beam(
     max_new: int | None = None,
     forced: Forced = (),
 ) -> Iterator[BeamStep]:
-    """Beam search; the best hypothesis is `kept[0]` of the last step. Paper: width 4, α = 0.6 (Vaswani et al. §6.1).
+    """Beam search; the best hypothesis is `hypotheses[0]` of the last step. Paper: width 4, α = 0.6 (Vaswani et al. §6.1).
 
     Where a token is `forced`, every unfinished hypothesis goes on with it alone."""
     if width < 1:
         raise ValueError(f"beam width must be at least 1, not {width}")
-    at = by_position(forced)
     limit = limit_of(model, given, max_new)
+    at = model.always_taken(limit) | by_position(forced)
     run = Incremental(model, row_of(given, model))
     opening = run.opening[0].tolist()
     kept: list[Hypothesis] = []
@@ -63,7 +63,7 @@ def beam(
         log_probs = run.next_log_probs(torch.cat([row_of([*opening, *p], model) for p in prefixes])).cpu()
         candidates = [replace(h, parent=i) for i, h in enumerate(kept) if h.ended]
         for i, row in zip(alive, log_probs, strict=True):
-            candidates += _children(kept[i] if i >= 0 else None, i, row, model.config.end_id, width, alpha, at.get(index))
+            candidates += _children(kept[i] if i >= 0 else None, i, row, model.end_ids, width, alpha, at.get(index))
         kept = sorted(candidates, key=lambda h: -h.score)[:width]
         yield BeamStep(index, tuple(kept))
         rows = [alive.index(h.parent) for h in kept if not h.ended]
@@ -71,7 +71,7 @@ def beam(
 
 
 def _children(
-    parent: Hypothesis | None, i: int, log_probs: Tensor, end: int, width: int, alpha: float, only: int | None = None
+    parent: Hypothesis | None, i: int, log_probs: Tensor, ends: Sequence[int], width: int, alpha: float, only: int | None = None
 ) -> list[Hypothesis]:
     tokens, total = (parent.tokens, parent.log_prob) if parent else ((), 0.0)
     values, ids = log_probs.topk(min(width, len(log_probs)))
@@ -79,6 +79,6 @@ def _children(
         values, ids = log_probs[only : only + 1], torch.tensor([only])
     penalty = length_penalty(len(tokens) + 1, alpha)
     return [
-        Hypothesis((*tokens, token), total + value, (total + value) / penalty, i, token == end)
+        Hypothesis((*tokens, token), total + value, (total + value) / penalty, i, token in ends)
         for token, value in zip(ids.tolist(), values.tolist(), strict=True)
     ]

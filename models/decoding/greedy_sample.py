@@ -130,14 +130,14 @@ def written(
     change nothing but the time: tokens that would go on as a draft does are read in one pass, and stand as far as they are
     what would have been taken (blockwise parallel decoding, Stern et al. 2018; from texts that are there, He et al. 2023).
     Recorded or uncached runs and recurrent states read none."""
-    at, end = by_position(forced), model.config.end_id
-    limit = limit_of(model, given, max_new)
+    limit, ends = limit_of(model, given, max_new), model.end_ids
+    at = model.always_taken(limit) | by_position(forced)
     prefix: list[int] = []
     with torch.inference_mode():
         run = Incremental(model, row_of(given, model), use_cache=use_cache, edits=edits, memory=memory)
         opening = run.opening[0].tolist()
     drafts = [list(draft) for draft in drafts] if run.goes_back and not recorded else []
-    while len(prefix) < limit and end not in prefix:
+    while len(prefix) < limit and not any(end in prefix for end in ends):
         guess = _going_on(prefix, drafts)[: limit - 1 - len(prefix)]
         with torch.inference_mode(), record() if recorded else nullcontext() as recording:
             ahead = run.new_log_probs(row_of([*opening, *prefix, *guess], model))[0, -len(guess) - 1 :].cpu()
@@ -146,7 +146,7 @@ def written(
             token = at.get(len(prefix), chosen)
             yield Step(len(prefix), tuple(prefix), token, log_probs, recording)
             prefix.append(token)
-            if token != guessed or token == end:
+            if token != guessed or token in ends:
                 break
         if guess:
             run.cut(len(opening) - 1 + len(prefix))
@@ -174,12 +174,16 @@ def greedy_batch(
 ) -> list[list[int]]:
     """Greedy decoding of many padded sources at once. Rows end before their </s>. `memory` as in `Incremental`."""
     run = Incremental(model, given, memory=memory)
-    pad, end, row = model.config.pad_id, model.config.end_id, run.opening
+    pad, ends, row = model.config.pad_id, torch.tensor(model.end_ids, device=given.device), run.opening
     ended = torch.zeros(len(given), dtype=torch.bool, device=given.device)
-    for _ in range(model.longest(given.shape[1])):
-        token = run.next_log_probs(row).argmax(-1).masked_fill(ended, pad)
+    limit = model.longest(given.shape[1])
+    at = model.always_taken(limit)
+    for index in range(limit):
+        token = run.next_log_probs(row).argmax(-1)
+        token = torch.full_like(token, at.get(index, 0)) if index in at else token
+        token = token.masked_fill(ended, pad)
         row = torch.cat([row, token[:, None]], dim=1)
-        ended |= token == end
+        ended |= torch.isin(token, ends)
         if ended.all():
             break
-    return [[i for i in written if i not in (pad, end)] for written in row[:, run.opening.shape[1] :].tolist()]
+    return [[i for i in written if i not in (pad, *model.end_ids)] for written in row[:, run.opening.shape[1] :].tolist()]

@@ -18,7 +18,8 @@ from models import decoding
 from models.analysis.checks import ROUNDING, check_used
 from models.architectures import Model
 from models.decoding import BeamStep, Step
-from models.trace import Activation, AttentionSite, Trace
+from models.decoding.run_rows import PassRows, StepRows
+from models.trace import Activation, AttentionSite, Trace, in_float32
 
 METHODS = ("greedy", "sample", "beam")
 
@@ -51,11 +52,12 @@ class Run:
     read: tuple[int, ...]
     taken: tuple[int, ...]
     log_probs: Float[Tensor, "position vocab"]
-    rows: dict[str, tuple[Tensor, ...]]
+    rows: Mapping[str, StepRows | PassRows]
     cached: tuple[int, ...]  # target positions whose keys came from the cache, at each position
     kernel_error: float  # largest difference of weights · v from what the forward pass itself returned, in units of `_kernel_error`
     ended: bool  # with </s>; if not, it was stopped at its limit, or the text given stops there
     states: dict[str, Float[Tensor, "position d"]] = field(default_factory=dict)  # of a recurrent decoder, by activation
+    made_in: torch.dtype = torch.float32  # in which the model ran
 
     def __len__(self) -> int:
         return len(self.taken)
@@ -65,11 +67,10 @@ class Run:
         """Entropy of each distribution, in nats."""
         return -(self.log_probs.exp() * self.log_probs.clamp(min=-1e9)).sum(-1)
 
-    def weights(self, site: str, head: int | None = None) -> Float[Tensor, "position key"]:
-        """Each position's weights in one head, or their mean over heads; 0 beyond the keys that were there."""
-        rows = [row.mean(0) if head is None else row[head] for row in self.rows[site]]
-        width = max(len(row) for row in rows)
-        return torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])
+    def weights(self, site: str, head: int | None = None, block: int = 1) -> Float[Tensor, "position key"]:
+        """Each position's weights in one head, or their mean over heads; 0 beyond the keys that were there. Of each `block` of
+        keys the largest."""
+        return self.rows[site].weights(head, block)
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def along(model: Model, given: Sequence[int], tokens: Sequence[int]) -> Run:
     recording, first = steps[0].recording, _first_written(model, given)
     log_probs = torch.stack([s.log_probs for s in steps])
     read = (_opening(model, given)[-1], *tokens[:-1])
-    ended = tokens[-1] == model.config.end_id
+    ended = tokens[-1] in model.end_ids
     return _all_at_once(read, tokens, ended, log_probs, _writing(recording.attention), recording.activations, first)
 
 
@@ -117,7 +118,7 @@ def _first_written(model: Model, given: Sequence[int]) -> int:
 
 def _writing(attention: Mapping[str, AttentionSite]) -> dict[str, AttentionSite]:
     """The attentions by which the next token is found: those whose queries stand in the decoder."""
-    return {name: site for name, site in attention.items() if site.stack == "decoder"}
+    return {name: in_float32(site) for name, site in attention.items() if site.stack == "decoder"}
 
 
 def autoregressive(model: Model, given: Sequence[int], method: Method) -> Autoregression:
@@ -137,7 +138,7 @@ def autoregressive(model: Model, given: Sequence[int], method: Method) -> Autore
         raise ValueError(f"how must be {', '.join(METHODS)}, not {method.how!r}")
     settings = {n: getattr(method, n) for n in ("width", "alpha", "max_new")}
     steps = tuple(decoding.beam(model, given, forced=forced, **settings))
-    best = steps[-1].kept[0].tokens
+    best = steps[-1].hypotheses[0].tokens
     run = _one_by_one(model, given, decoding.greedy(model, given, forced=best, max_new=len(best), recorded=True))
     return Autoregression(method, run, steps)
 
@@ -156,13 +157,14 @@ class _Gathered:
     cached: list[int] = field(default_factory=list)
     states: dict[str, list[Tensor]] = field(default_factory=dict)
     error: float = 0.0
+    made_in: torch.dtype = torch.float32
 
     def add(self, step: Step) -> None:
         kept = 0
         for name, site in _writing(step.recording.attention).items():
             last = slice(site.n_query - 1, site.n_query)
             self.rows.setdefault(name, []).append(site.weights(rows=last)[:, 0].float().cpu())
-            self.error = max(self.error, _kernel_error(site))
+            self.error, self.made_in = max(self.error, _kernel_error(site)), site.dtype
             if site.role == "self":
                 kept = site.n_key - site.memory.shape[1]  # the memory is what keys were computed from just now
         self.cached.append(kept)
@@ -180,11 +182,12 @@ def _one_by_one(model: Model, given: Sequence[int], steps: Iterable[Step]) -> Ru
         (_opening(model, given)[-1], *taken[:-1]),
         taken,
         torch.stack([s.log_probs for s in all_.steps]),
-        {name: tuple(rows) for name, rows in all_.rows.items()},
+        {name: StepRows(tuple(rows)) for name, rows in all_.rows.items()},
         tuple(all_.cached),
         all_.error,
-        taken[-1] == model.config.end_id,
+        taken[-1] in model.end_ids,
         {name: torch.stack(states) for name, states in all_.states.items()},
+        all_.made_in,
     )
 
 
@@ -204,12 +207,10 @@ def _all_at_once(
     first: int = 0,
 ) -> Run:
     """The positions from `first` on of one pass over the whole row."""
-    rows, positions = {}, range(first, first + len(read))
-    for name, site in sites.items():
-        weights = site.weights(rows=slice(first, first + len(read))).float().cpu()  # (head, position, key)
-        rows[name] = tuple(weights[:, i, : position + 1 if site.role == "self" else None] for i, position in enumerate(positions))
+    rows = {name: PassRows(site, first, len(read)) for name, site in sites.items()}
     error = max((_kernel_error(site) for site in sites.values()), default=0.0)
-    return Run(tuple(read), tuple(taken), log_probs, rows, (0,) * len(read), error, ended, _states(activations))
+    made_in = next((site.dtype for site in sites.values()), torch.float32)
+    return Run(tuple(read), tuple(taken), log_probs, rows, (0,) * len(read), error, ended, _states(activations), made_in)
 
 
 def _kernel_error(site: AttentionSite) -> float:

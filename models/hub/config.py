@@ -20,10 +20,13 @@ class HubConfig:
     pad_id: int                   # no token: what fills short rows up
     start_id: int = -1            # −1: it has none
     end_id: int = -1
+    end_ids: tuple[int, ...] = () # all that end a text, where there are several
+    first_id: int = -1            # the token that every text it writes begins with
+    last_id: int = -1             # the one that ends a text which is stopped for its length
     fill_id: int = 0              # the token that stands in the place of pad_id when the model is asked
     source: str = "Hugging Face"  # or "own module"
     positions: str = "none"       # "learned" or "fixed": vectors of places that were seen to be looked up
-    gives_weights: bool = False   # its library hands out finished weights, and calls no attention that can be recorded
+    gives_weights: bool = False   # its library returns finished weights, and calls no attention that can be recorded
 
     @property
     def family(self) -> Family:

@@ -38,18 +38,20 @@ def shown(scope: Scope, trace: Trace) -> Iterator[str]:
         return
     yield f"attention: {layers_and_heads(sites)}"
     if not all(site.has_causes for site in sites):
-        yield "its library hands out finished weights only: no queries, keys, scores or masks, and nothing can be painted"
+        yield "its library returns finished weights only: no queries, keys, scores or masks, and nothing can be painted"
         return
     yield "shown are queries, keys, values, scores, and masks in named layers; masks can be painted"
     walked = all(site.projections for site in sites)
     yield "shown is each head from its tokens on, by W_Q, W_K, W_V and W_O" if walked else (
         "no walk is shown from tokens to scores: its queries and keys are turned, normalised or shared before they meet"
     )
-    if grouped := [site for site in sites if site.kept("k").shape[1] < site.n_heads]:
-        yield f"{grouped[0].n_heads // grouped[0].kept('k').shape[1]} heads read one key head"
+    if grouped := [site for site in sites if site.deferred("k").shape[1] < site.n_heads]:
+        yield f"{grouped[0].n_heads // grouped[0].deferred('k').shape[1]} heads read one key head"
     yield "shown is the residual stream" if model.sublayers or any("resid" in name for name in trace.activations) else (
         "no residual stream is shown: it is not known by which modules this kind of model passes it on"
     )
+    if model.rotation(2) is not None:
+        yield "shown is by which angles its queries and keys are turned at each position"
     yield "shown are its position vectors" if model.positions is not None else "no position vectors are shown: none are looked up"
 
 

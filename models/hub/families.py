@@ -1,72 +1,81 @@
-"""Families whose residual stream and feed-forward are known, by the paths of their modules; see taps.py. A new family is a line of
-FAMILIES, and nothing else in models/ knows one."""
+"""Families whose residual stream, feed-forward and rotary positions are known, by the paths of their modules; see anatomy.py and
+rotary.py. A new family is a line of FAMILIES, perhaps one of ROTARY, and nothing else in models/ knows one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from torch import nn
 
-from models.hub.config import HubConfig
-from models.hub.taps import Tap, Taps
-from models.trace.recorder import LARGEST_KEPT
+from models.hub.anatomy import Anatomy, Attends, Feeds, Stack
 
-LARGEST = 4 * LARGEST_KEPT      # numbers of what stands within a layer; the streams between layers are always kept
-
-
-@dataclass(frozen=True)
-class Layers:
-    """Where the layers of a family stand, and what of one layer. `{}` in `stack` is the layer's number; the rest is within it.
-
-    Under pre-LN the stream goes into the first norm and into the second; under post-LN it comes out of them."""
-
-    stack: str              # the path of a layer
-    attention: str          # of the module whose path its attention is recorded under
-    middle: str             # of the module that the stream goes into (pre) or comes out of (post) behind attention
-    feed_forward: str = ""  # of the module that makes what the feed-forward adds; "" where none makes it alone
-    norm: str = "pre"
+_GPT2 = (Stack(
+    "transformer.h.{}", (Attends("attn", "ln_1"), Feeds("mlp", "ln_2", "mlp.c_fc", "mlp.act", "mlp")), last_norm="transformer.ln_f",
+),)  # fmt: skip
+_LLAMA = (Stack("model.layers.{}", (
+    Attends("self_attn", "input_layernorm"),
+    Feeds("mlp", "post_attention_layernorm", "mlp.gate_proj", "mlp.act_fn", "mlp", "mlp.up_proj"),
+), last_norm="model.norm"),)
+_NEOX = (Stack("gpt_neox.layers.{}", (
+    Attends("attention", "input_layernorm"), Feeds("mlp", "post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.act", "mlp"),
+), last_norm="gpt_neox.final_layer_norm"),)
+_SELF, _CROSS = Attends("self_attn", "self_attn_layer_norm"), Attends("encoder_attn", "encoder_attn_layer_norm")
+_FC = Feeds("", "final_layer_norm", "fc1", "activation_fn", "fc2")
+_OPT = (Stack("model.decoder.layers.{}", (_SELF, _FC), last_norm="model.decoder.final_layer_norm"),)
+_BART = (Stack("model.encoder.layers.{}", (_SELF, _FC), "post"), Stack("model.decoder.layers.{}", (_SELF, _CROSS, _FC), "post"))
 
 
-# model_type → its layers
-_GPT2 = Layers("transformer.h.{}", "attn", "ln_2", "mlp")
-_LLAMA = Layers("model.layers.{}", "self_attn", "post_attention_layernorm", "mlp")
-FAMILIES: dict[str, Layers] = {
-    "gpt2": _GPT2,
-    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), _LLAMA),
-    **{name: Layers(name + ".encoder.layer.{}", "attention.self", "attention.output", norm="post") for name in (
-        "bert", "roberta", "electra",
-    )},
-    "distilbert": Layers("distilbert.transformer.layer.{}", "attention", "sa_layer_norm", "ffn", "post"),
-}  # fmt: skip
+def _bert(name: str) -> tuple[Stack, ...]:
+    return (Stack(f"{name}.encoder.layer.{{}}", (
+        Attends("attention.self", "attention.output.LayerNorm"),
+        Feeds("", "output.LayerNorm", "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense"),
+    ), "post"),)  # fmt: skip
 
 
-def taps_of(kind: str, module: nn.Module, sizes: HubConfig) -> Taps:
-    """The taps of a kind of model; none of one that is not known, or whose modules stand elsewhere than those of its family do."""
-    layers, paths = FAMILIES.get(kind), {path for path, _ in module.named_modules()}
-    if layers is None:
-        return Taps()
-    found: dict[str, tuple[Tap, ...]] = {}
-    for number in range(sizes.n_layers):
-        layer = next((p for p in (layers.stack.format(number), _without_head(layers.stack.format(number))) if p in paths), "")
-        inside = [f"{layer}.{part}" for part in (layers.attention, layers.middle, layers.feed_forward) if part]
-        if not layer or not set(inside) <= paths:
-            return Taps()
-        found |= _of_layer(layer, layers)
-    return Taps(found)
+_DISTILBERT = (Stack("distilbert.transformer.layer.{}", (
+    Attends("attention", "sa_layer_norm"), Feeds("ffn", "output_layer_norm", "ffn.lin1", "ffn.activation", "ffn"),
+), "post"),)
 
 
-def _without_head(path: str) -> str:
+def _t5(first: str, other: str = "") -> tuple[Stack, ...]:
+    def feeds(path: str) -> Feeds:
+        inner = f"{path}.DenseReluDense"
+        return Feeds(inner, f"{path}.layer_norm", f"{inner}.{first}", f"{inner}.act", inner, f"{inner}.{other}" if other else "")
+
+    own, cross = Attends("layer.0.SelfAttention", "layer.0.layer_norm"), Attends("layer.1.EncDecAttention", "layer.1.layer_norm")
+    return (Stack("encoder.block.{}", (own, feeds("layer.1")), last_norm="encoder.final_layer_norm"),
+            Stack("decoder.block.{}", (own, cross, feeds("layer.2")), last_norm="decoder.final_layer_norm"))
+
+
+# model_type → how its layers may stand; the first that is there counts, and that a run bears out (probe.py)
+FAMILIES: dict[str, tuple[tuple[Stack, ...], ...]] = {
+    "gpt2": (_GPT2,),
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), (_LLAMA,)),
+    "gpt_neox": ((replace(_NEOX[0], parallel=True),), _NEOX),
+    "opt": (_OPT, (replace(_OPT[0], norm="post", last_norm=""),)),
+    **{name: (_bert(name),) for name in ("bert", "roberta", "electra")},
+    **dict.fromkeys(("camembert", "xlm-roberta"), (_bert("roberta"),)),
+    "distilbert": (_DISTILBERT,),
+    **dict.fromkeys(("bart", "marian"), (_BART,)),
+    "t5": (_t5("wi"), _t5("wi_0", "wi_1")),
+}
+
+# model_type → the module that makes cos and sin of its rotary positions
+ROTARY = {**dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), "model.rotary_emb"), "gpt_neox": "gpt_neox.rotary_emb"}
+
+
+def rotary_paths(kind: str) -> list[str]:
+    """Where that module may stand in this kind of model; nowhere in one that is not known."""
+    return [path for whole in filter(None, [ROTARY.get(kind)]) for path in (whole, whole.partition(".")[2])]
+
+
+def anatomies(kind: str, module: nn.Module) -> list[Anatomy]:
+    """How the layers of this kind of model may stand; none of one that is not known, or whose modules stand elsewhere than those of
+    its family do."""
+    found = [Anatomy(module, stacks) for family in FAMILIES.get(kind, ()) for stacks in (family, tuple(map(_without_head, family)))]
+    return [anatomy for anatomy in found if anatomy.placed]
+
+
+def _without_head(stack: Stack) -> Stack:
     """The same in a model that has no other parts, whose modules have no first name."""
-    return path.partition(".")[2]
-
-
-def _of_layer(layer: str, layers: Layers) -> dict[str, tuple[Tap, ...]]:
-    """Names as those of our own models: beside the attention that the stream is read by."""
-    beside = f"{layer}.{layers.attention}".rpartition(".")[0]
-    pre = layers.norm == "pre"
-    ends = (Tap(f"{beside}.resid_pre", True, "residual stream before the layer"),
-            Tap(f"{beside}.resid_post", False, "residual stream behind the layer"))
-    middle = Tap(f"{beside}.resid_mid", pre, "residual stream between attention and feed-forward", largest=LARGEST)
-    added = Tap(f"{beside}.ff_out", False, "what the feed-forward adds", largest=LARGEST)
-    made = {f"{layer}.{layers.feed_forward}": (added,)}
-    return {layer: ends, f"{layer}.{layers.middle}": (middle,), **(made if layers.feed_forward else {})}
+    return replace(stack, layers=stack.layers.partition(".")[2], last_norm=stack.last_norm.partition(".")[2])

@@ -60,7 +60,8 @@ def _needed(path: Path, dtype: torch.dtype | None) -> int:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 0 < length <= min(LARGEST_HEADER, size - 8):
-            raise CheckpointError(f"{path.name} is no safetensors file, or was cut off: {size:,} bytes, its header says {length:,}")
+            cut = f"{size:,} bytes, its header says {length:,}"
+            raise CheckpointError(f"{path.name} is not a safetensors file, or was cut off: {cut}")
         header = file.read(length)
     try:
         tensors = [entry for name, entry in json.loads(header).items() if name != "__metadata__"]
@@ -97,5 +98,5 @@ def _json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise CheckpointError(f"{path.name} is not readable as JSON") from None
     if not isinstance(found, dict):
-        raise CheckpointError(f"{path.name} is no JSON object")
+        raise CheckpointError(f"{path.name} is not a JSON object")
     return found

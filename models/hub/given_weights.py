@@ -1,4 +1,4 @@
-"""Attention of models whose library hands out finished weights and nothing else: sites of given weights, under the path of the
+"""Attention of models whose library returns finished weights and nothing else: sites of given weights, under the path of the
 module that made them."""
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from models.layers.similarity import Similarity
 from models.trace import AttentionSite
 
 
-def record(seen: Pass, made: Any, kinds: Sequence[SiteKind]) -> None:
+def record(forward_pass: Pass, made: Any, kinds: Sequence[SiteKind]) -> None:
     """Put the weights of a finished pass into its recording; nothing without one. The first kind is that of all of them."""
-    if seen.recording is None:
+    if forward_pass.recording is None:
         return
     for number, weights in enumerate(handed_out(made)):
-        path = seen.made_by(weights) or f"layer {number}"
-        name = path if path not in seen.recording.attention else f"{path} ({number + 1})"
-        seen.recording.attention[name] = _site(name, kinds[0], number, weights.detach(), seen)
+        path = forward_pass.made_by(weights) or f"layer {number}"
+        name = path if path not in forward_pass.recording.attention else f"{path} ({number + 1})"
+        forward_pass.recording.attention[name] = _site(name, kinds[0], number, weights.detach(), forward_pass)
 
 
 def handed_out(made: Any) -> list[Tensor]:
@@ -31,9 +31,9 @@ def handed_out(made: Any) -> list[Tensor]:
     return [weights for weights in found if isinstance(weights, Tensor) and weights.dim() == 4]
 
 
-def _site(name: str, kind: SiteKind, number: int, weights: Tensor, seen: Pass) -> AttentionSite:
+def _site(name: str, kind: SiteKind, number: int, weights: Tensor, forward_pass: Pass) -> AttentionSite:
     batch, n_heads, n_query, n_key = weights.shape
-    padding = seen.places.padding.get(kind.key_stream)
+    padding = forward_pass.places.padding.get(kind.key_stream)
     known = [layer for layer in layers(weights > 0, padding, n_query) if layer.name != OWN]      # a weight may be 0 by rounding
     nothing = [weights.new_empty(batch, n_heads, n, 0) for n in (n_query, n_key, n_key, n_query)]
     vectors = [weights.new_empty(batch, n, 0) for n in (n_query, n_key)]

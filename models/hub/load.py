@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,29 +13,22 @@ from typing import Any
 import torch
 from torch import nn
 
+from models import loading
 from models.architectures.base import Family
 from models.checkpoint import CONFIG, Checkpoint, Description
 from models.errors import CheckpointError
 from models.hub import files, probe
 from models.hub.config import HubConfig
-from models.hub.families import taps_of
-from models.hub.model import CausalLM, Classifier, EncoderDecoderLM, HubModel, MaskedLM, QuestionAnswering
+from models.hub.families import anatomies, rotary_paths
+from models.hub.kinds import kind_of
+from models.hub.model import HubModel
+from models.hub.readers import Classifier
+from models.hub.sizes import sizes_of
 from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer
+from models.hub.writers import CausalLM
 from models.tokenizers.base import Tokenizer
 
 INSTALL = 'this is a Hugging Face checkpoint, for which transformers has to be installed: pip install "attnscope[hub]"'
-LONGEST = 4096      # tokens of a text that are read here, however many a model reads
-
-# transformers' table of classes → its class that opens them, and ours that asks them; what is in none makes vectors
-KINDS: tuple[tuple[str, str, type[HubModel]], ...] = (
-    ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", "AutoModelForSeq2SeqLM", EncoderDecoderLM),
-    ("MODEL_FOR_MASKED_LM_MAPPING_NAMES", "AutoModelForMaskedLM", MaskedLM),
-    ("MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES", "AutoModelForSequenceClassification", Classifier),
-    ("MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES", "AutoModelForQuestionAnswering", QuestionAnswering),
-    ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "AutoModelForCausalLM", CausalLM),
-    ("MODEL_FOR_PRETRAINING_MAPPING_NAMES", "AutoModelForMaskedLM", MaskedLM),
-    ("MODEL_MAPPING_NAMES", "AutoModel", HubModel),
-)
 
 
 def is_folder(folder: Path) -> bool:
@@ -59,13 +51,13 @@ def load(folder: Path, device: torch.device, dtype: str | torch.dtype | None = N
     transformers = _transformers()
     with _named(folder):
         described = files.config(folder)
-        name, opens, ask = _kind(described)
+        name, opens, ask = kind_of(described)
         files.check_weights(folder, device, _dtype(dtype))
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         module, gives_weights = _opened(folder, getattr(transformers, opens), config, _dtype(dtype))
         module = module.to(device).eval()
         library = _library_tokenizer(transformers, folder)
-        sizes = _sizes(name, module, config, library, gives_weights)
+        sizes = sizes_of(name, module, config, library, gives_weights)
         tokenizer = _tokenizer(library, config, module, sizes)
         model = _asked(ask, module, config, sizes, tokenizer)
         return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
@@ -78,7 +70,16 @@ def _transformers() -> Any:
         raise CheckpointError(INSTALL) from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    if loading.is_watched() and hasattr(transformers.logging, "set_tqdm_hook"):
+        transformers.logging.set_tqdm_hook(_reporting_bar)
     return transformers
+
+
+def _reporting_bar(bar: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+    """In the place of the library's bar over the tensors of a model, one that tells whoever watches."""
+    if loading.is_watched() and settings.get("desc") == "Loading weights" and args and hasattr(args[0], "__len__"):
+        return loading.counted(loading.PLACED, args[0], len(args[0]))
+    return bar(*args, **settings)
 
 
 @contextlib.contextmanager
@@ -86,31 +87,13 @@ def _named(folder: Path) -> Iterator[None]:
     """Whatever the library says of a folder, as a CheckpointError that names it."""
     try:
         yield
+    except loading.GivenUp:
+        raise
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from None
     except Exception as error:          # the library raises what it likes
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise CheckpointError(f"{folder}: {first[:300]}") from None
-
-
-def _kind(described: dict[str, Any]) -> tuple[str, str, type[HubModel]]:
-    """The name of a folder's class, transformers' class that opens it, and ours that asks it."""
-    from transformers.models.auto import modeling_auto
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    kind, names = described.get("model_type"), described.get("architectures") or []
-    if kind not in CONFIG_MAPPING_NAMES:
-        if "auto_map" in described:
-            raise CheckpointError(f"{kind!r:.60} brings code of its own to run (trust_remote_code), which is not done here")
-        raise CheckpointError(f"{kind!r:.60} is no kind of model that this version of transformers knows")
-    if not isinstance(names, list) or not names or not isinstance(names[0], str):
-        raise CheckpointError("config.json names no architectures, so that it is not known what the model was made for")
-    for table, opens, ask in KINDS:
-        known = getattr(modeling_auto, table).get(kind, ())
-        if names[0] in ((known,) if isinstance(known, str) else known):
-            return names[0], opens, ask
-    raise CheckpointError(f"{names[0]:.80} is none of what can be opened here: models that read text and write, fill masks, "
-                          "classify, answer questions or make vectors")
 
 
 def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
@@ -136,42 +119,11 @@ def _opened(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None) -> 
     if odd := needed or sorted(map(str, found["mismatched_keys"])):
         what = f"{len(odd)} parameters are not in its weights, {odd[0]:.100} for one"
         raise CheckpointError(f"{what}; nothing is drawn in their place")
-    for name, parameter in module.named_parameters():
+    parameters = list(module.named_parameters())
+    for name, parameter in loading.counted(loading.CHECKED, parameters, len(parameters)):
         if not bool(parameter.isfinite().all()):
             raise CheckpointError(f"{name} holds values that are not finite")
     return module, gives
-
-
-def _sizes(name: str, module: nn.Module, config: Any, library: Any, gives_weights: bool) -> HubConfig:
-    text = config.get_text_config(decoder=True)
-    n_heads, embedding = int(text.num_attention_heads), module.get_input_embeddings()
-    vocab_size = int(embedding.weight.shape[0])
-    start, begin, end, pad = (_special(name, vocab_size, getattr(module, "generation_config", None), text, config)
-                              for name in ("decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_token_id"))
-    return HubConfig(
-        architecture=name, vocab_size=vocab_size, d_model=int(text.hidden_size), n_heads=n_heads,
-        n_layers=int(text.num_hidden_layers), n_ctx=_n_ctx(text, module, library),
-        n_key_heads=int(getattr(text, "num_key_value_heads", None) or n_heads), dtype=str(module.dtype).removeprefix("torch."),
-        pad_id=vocab_size, start_id=begin if start < 0 else start, end_id=end, fill_id=max(0, end if pad < 0 else pad),
-        gives_weights=gives_weights,
-    )
-
-
-def _special(name: str, vocab_size: int, *configs: Any) -> int:
-    """The id of a special token, by the first of these that names one of the vocabulary; −1 where none does."""
-    values = [getattr(config, name, None) for config in configs]
-    ids = [value[0] if isinstance(value, list) and value else value for value in values]
-    return next((i for i in ids if isinstance(i, int) and 0 <= i < vocab_size), -1)
-
-
-def _n_ctx(text: Any, module: nn.Module, library: Any) -> int:
-    """The longest text: by the configuration, by the tokenizer, and of a table of positions that keeps rows for padding what is
-    left."""
-    said = getattr(text, "max_position_embeddings", None) or math.inf
-    said = said if said > 0 else math.inf
-    tables = [m for m in module.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == said and m.padding_idx is not None]
-    left = [m.num_embeddings - m.padding_idx - 1 for m in tables if m is not module.get_input_embeddings()]
-    return int(min([said, LONGEST, getattr(library, "model_max_length", None) or LONGEST, *left]))
 
 
 def _library_tokenizer(transformers: Any, folder: Path) -> Any:
@@ -196,7 +148,6 @@ def _asked(ask: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig
     """The model as what it can be asked for; what a short run of it shows decides, where its class does not."""
     text = config.get_text_config(decoder=True)
     settings: dict[str, Any] = {
-        "taps": taps_of(config.model_type, module, sizes),
         "marks_segments": ask.streams == ("text",) and not ask.writes and (getattr(text, "type_vocab_size", 0) or 0) > 1,
         "pairs": SECOND_CLOSING in tokenizer.frames,
     }
@@ -207,6 +158,8 @@ def _asked(ask: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig
         settings |= {"names": names, "position": probe.answering_position(module, sizes)}
     made = ask(module, sizes, **settings)
     probe.check_recorded(made)
+    probe.lay_open(made, anatomies(config.model_type, module))
+    made.rotary = probe.rotary(made, rotary_paths(config.model_type))
     if (table := probe.position_table(made)) is not None:
         made.positions = table
         made.config = replace(sizes, positions="learned" if table.is_learned else "fixed")

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from models.architectures.base import Architecture, Field
 from models.checkpoint import Checkpoint
 from models.hub.config import HubConfig
-from models.hub.model import NUMBERS, CausalLM, HubModel
-from models.hub.recorder import watching
+from models.hub.model import NUMBERS, HubModel
+from models.hub.watch import watching
+from models.hub.writers import CausalLM
 from models.layers.cache import Cache
 from models.layers.masks import Masks, SiteKind
 from models.scope import Scope
@@ -114,10 +115,10 @@ class OwnModel(HubModel):
 
     def asked(self, text: Int[Tensor, "batch n"], tensors: tuple[Tensor, ...] = ()) -> Any:
         """What the module answers, under watch. Raises ValueError if a recorded run shows no attention."""
-        with watching(self.places(text)) as seen:
+        with watching(self.places(text)) as forward_pass:
             made = self.call(self.module, *(tensors or (text,)))
-        if seen.recording is not None and not seen.recording.attention:
-            raise ValueError(f"{self.config.architecture}: {next(iter(seen.odd.values()), NOTHING)}")
+        if forward_pass.recording is not None and not forward_pass.recording.attention:
+            raise ValueError(f"{self.config.architecture}: {next(iter(forward_pass.odd.values()), NOTHING)}")
         return made
 
 
@@ -171,7 +172,7 @@ class OwnTokenizer(Tokenizer):
             return OwnEncoding(text, tuple(range(n)), made.tokens, (None,) * n, tensors=made.tensors)
         ids = [int(i) for i in made]
         if not ids:
-            raise ValueError("this text becomes no token")
+            raise ValueError("this text gives no tokens")
         return Encoding(text, tuple(ids), self.tokens(ids), tuple(self._places(text, ids)))
 
     def _places(self, text: str, ids: Sequence[int]) -> Iterable[tuple[int, int] | None]:
@@ -182,6 +183,10 @@ class OwnTokenizer(Tokenizer):
     def _spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]
         return [(ends[i], max(ends[i], ends[i + 1])) for i in range(len(ids))]
+
+    def words(self, text: str) -> None:
+        """Nobody has said which of its tokens are of one word."""
+        return
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         return [list(self.encode(text).ids) for text in texts]

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from models.analysis.checks import rounding_in
 from models.errors import CheckpointError
+from models.hub.anatomy import Anatomy
+from models.hub.class_heads import Head, heads
 from models.hub.config import HubConfig
 from models.hub.model import HubModel
+from models.hub.places import Places
 from models.hub.projections import same_memory
-from models.hub.recorder import Places, watching
+from models.hub.readers import CLASSES, Classifier
+from models.hub.rotary import Rotary
+from models.hub.watch import watching
+from models.layers.rotation import Rotation
 from models.trace import record
 
 NOTHING = (
     "its attention passes neither scaled_dot_product_attention nor multi_head_attention_forward, and it hands out no weights: "
     "there is nothing that could be shown"
 )
+PLACES = (0, 1, 2, 3, 5, 11, 23, 47)        # positions that a token is asked at, of those that the model has
 
 
 def _ids(module: nn.Module, sizes: HubConfig, n: int = 3) -> Tensor:
@@ -75,12 +85,93 @@ def position_table(model: HubModel) -> PositionTable | None:
     given = model.kinds[0]
     places = Places(lambda frame: given, ids.shape[1], token_table=model.token_table)
     reader = model.module.get_encoder() if len(model.streams) > 1 else model.module
-    with record(), watching(places) as seen:
+    with record(), watching(places) as forward_pass:
         reader(input_ids=ids)
-    if (table := seen.position_table) is None:
+    if (table := forward_pass.position_table) is None:
         return None
     learned = any(p.requires_grad and same_memory(p, table) for p in model.module.parameters())
     return PositionTable(table[: model.config.n_ctx], learned)
+
+
+@torch.no_grad()
+def rotary(model: HubModel, paths: Sequence[str]) -> Rotary | None:
+    """The module at the first of these paths that is there, if a short run bears it out; else None.
+
+    One token alone reads itself only, so that at every position each layer makes the same W·x of it. What is recorded at the other
+    positions must be what is recorded at the first, turned."""
+    there = dict(model.module.named_modules())
+    found = next((Rotary(there[path]) for path in paths if path in there), None)
+    positions = torch.tensor([p for p in PLACES if p < model.config.n_ctx])
+    rotation = found and found.rotation(int(positions[-1]) + 1)
+    if rotation is None or len(positions) < 2:
+        return None
+    known = [i for i in range(model.config.vocab_size) if i not in (model.config.fill_id, model.config.end_id)]
+    ids = torch.full((len(positions), 1), known[0], device=model.device)
+    with record() as recording, watching(model.places(ids)):
+        model.module.base_model(input_ids=ids, position_ids=positions.to(model.device)[:, None], use_cache=False)
+    rows = [t for site in recording.attention.values() if site.has_causes for t in (site.q, site.k)]
+    if len(rows) < 2 * model.config.n_layers or any(t.shape[-1] < 2 * rotation.n_pairs for t in rows):
+        return None
+    miss = max(_miss(rotation, t.float().cpu().transpose(0, 2)[0], positions) for t in rows)
+    return Rotary(found.module, miss) if miss <= rounding_in(model.module.dtype) else None
+
+
+def _miss(rotation: Rotation, recorded: Tensor, positions: Tensor) -> float:
+    """Of q or k recorded of one token, (head, position, d_head)."""
+    first = rotation.undone(recorded[:, :1], positions[:1])
+    expected = rotation.turned(first.expand_as(recorded), positions)
+    return float((expected - recorded).abs().max()) / max(1.0, float(recorded.abs().max()))
+
+
+@torch.no_grad()
+def lay_open(model: HubModel, anatomies: Sequence[Anatomy]) -> None:
+    """Of the ways in which the model's layers may stand, the first that a short run bears out; of none nothing is recorded."""
+    for anatomy in anatomies:
+        model.lay_open(anatomy)
+        if _adds_up(model):
+            if isinstance(model, Classifier):
+                model.head = _class_head(model)
+            return
+    model.lay_open(None)
+
+
+def _adds_up(model: HubModel) -> bool:
+    """Whether each part of each layer takes and gives what its sublayer says, and what is read out of the last is the answer."""
+    ids = _ids(model.module, model.config)
+    with record() as recording:
+        made = model(*[ids for _ in model.streams])
+    held = recording.activations
+    pairs: list[tuple[Tensor, Tensor]] = []
+    last: Tensor | None = None
+    for part in model.sublayers:
+        if not {part.out, *filter(None, (part.before, part.after, part.normed))} <= set(held):
+            return False
+        before = held[part.before].value if part.before else last
+        total = before + held[part.out].value
+        if part.norm == "pre":
+            pairs.append((part.layer_norm(held[part.reads].value if part.reads else before), held[part.normed].value))
+        last = held[part.after].value if part.after else total
+        pairs.append((part.layer_norm(total) if part.norm == "post" else total, last))
+    if model.can_write:
+        pairs.append((model.readout(last), made))
+    return all(_close(model, *pair) for pair in pairs)
+
+
+def _class_head(model: Classifier) -> Head | None:
+    """The first way from the stream behind all layers to the classes that makes the run's own logits; None if none does."""
+    with record() as recording:
+        made = model(_ids(model.module, model.config))[CLASSES]
+    last = model.last_norm(recording.activations[model.sublayers[-1].after].value[:, model.position])
+    for head in heads(model.module):
+        with suppress(AttributeError, TypeError, IndexError, RuntimeError):       # a head of another kind
+            found = head(last)
+            if found.shape == made.shape and _close(model, found, made):
+                return head
+    return None
+
+
+def _close(model: HubModel, one: Tensor, other: Tensor) -> bool:
+    return float((one - other).abs().max()) <= rounding_in(model.module.dtype) * max(1.0, float(other.abs().max()))
 
 
 def _tensors(made: Any) -> list[Tensor]:

@@ -144,6 +144,10 @@ class IdTokenizer(Tokenizer):
             offsets.append((start, at))
         return framed(Encoding(text, tuple(ids), self.tokens(ids), tuple(offsets)), self.special(before), self.special(after))
 
+    def words(self, text: str) -> None:
+        """Numbers are no words."""
+        return
+
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         return [list(self.encode(text).ids) for text in texts]
 

@@ -1,6 +1,6 @@
 """Attention(Q, K, V) = softmax(QKᵀ/√d_k)·V and its multi-head form (Vaswani et al. 2017, eq. 1 and §3.2.2).
 
-The functions of `models/layers/similarity.py` and `weighted_sum` are the readable route; the module runs torch's fused kernel.
+The functions of `models/layers/similarity.py` are the readable route to the weights; the module runs torch's fused kernel.
 Tests hold one against the other.
 """
 
@@ -17,14 +17,9 @@ from models.trace.deferred import Product
 from models.trace.edits import edited
 
 
-def weighted_sum(weights: Float[Tensor, "*b query key"], v: Float[Tensor, "*b key d_head"]) -> Tensor:
-    """Each query's mixture of the values."""
-    return weights @ v
-
-
 class MultiHeadAttention(nn.Module):
     """MultiHead(Q, K, V) = Concat(head₁ … head_h)·W_O. `kind` says where Q, K and V come from;
-    `similarity` is one of models.layers.similarity.KINDS."""
+    `similarity` is one of models.layers.similarity.SIMILARITIES."""
 
     path = "attention"   # its place in the module tree; the model that owns it sets it once
 

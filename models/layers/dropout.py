@@ -21,10 +21,10 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return nn.functional.dropout(x, self.p)      # one kernel there
-        return x * kept(x.shape, self.p).to(x.dtype)
+        return x * keep_mask(x.shape, self.p).to(x.dtype)
 
 
-def kept(shape: torch.Size, p: float) -> Tensor:
+def keep_mask(shape: torch.Size, p: float) -> Tensor:
     """0 with probability p, to 1/65,536, else what makes the mean 1; by torch's generator."""
     n, dropped = shape.numel(), round(p * STEPS)
     bits = torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None)     # all 64 bits, four numbers of 16

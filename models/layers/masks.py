@@ -74,13 +74,6 @@ class Mask:
             return self.blocking
         return self._added.to(dtype)
 
-    def with_layer(self, layer: MaskLayer) -> "Mask":
-        return Mask((*self.layers, layer), self.start)
-
-    def without(self, name: str) -> "Mask":
-        """The same mask with the layers of that name lifted."""
-        return Mask((layer for layer in self.layers if layer.name != name), self.start)
-
     def expanded(self, batch: int, head: int | None, n_query: int, n_key: int) -> Bool[Tensor, "*#head query key"]:
         """The whole mask of one batch row and head as a (query, key) matrix; of all heads if `head` is None."""
         if self.allowed is None:

@@ -73,7 +73,7 @@ def _begin_additive(d: int, e: int, a: int) -> dict[str, Tensor]:
     return {"W": nn.init.xavier_uniform_(W), "U": nn.init.xavier_uniform_(U), "v": torch.randn(a) / math.sqrt(a)}
 
 
-KINDS = {
+SIMILARITIES = {
     "dot": Kind(dot, "q·k"),
     "scaled dot": Kind(scaled_dot, "q·k/√d"),
     "cosine": Kind(cosine, "t·cos(q, k)", _begin_cosine, "t is 10"),
@@ -106,7 +106,7 @@ class Similarity:
 
     @property
     def _kind(self) -> Kind:
-        return KINDS.get(self.name) or Kind(times, "s·q·k")
+        return SIMILARITIES.get(self.name) or Kind(times, "s·q·k")
 
     def moved(self, still: Callable[[Tensor], Tensor]) -> "Similarity":
         """With its numbers after `still`."""
@@ -123,14 +123,14 @@ def of_scale(scale: float | None, d_head: int) -> Similarity:
 class LearnedSimilarity(nn.Module):
     """The parameters of one attention's similarity, shared by its heads: q (…, query, d), k (…, key, e).
 
-    Raises ValueError for a name that is not one of KINDS."""
+    Raises ValueError for a name that is not one of SIMILARITIES."""
 
     def __init__(self, name: str, d_query: int, d_key: int | None = None, d_hidden: int | None = None) -> None:
         super().__init__()
-        if name not in KINDS:
-            raise ValueError(f"similarity must be one of {', '.join(KINDS)}, not {name!r}")
+        if name not in SIMILARITIES:
+            raise ValueError(f"similarity must be one of {', '.join(SIMILARITIES)}, not {name!r}")
         self.name = name
-        for parameter, value in KINDS[name].begin(d_query, d_key or d_query, d_hidden or d_query).items():
+        for parameter, value in SIMILARITIES[name].begin(d_query, d_key or d_query, d_hidden or d_query).items():
             self.register_parameter(parameter, nn.Parameter(value))
 
     def now(self) -> Similarity:
@@ -138,7 +138,7 @@ class LearnedSimilarity(nn.Module):
         return Similarity(self.name, {name: p.detach() for name, p in self._parameters.items()})
 
     def forward(self, q: Tensor, k: Tensor) -> Scores:
-        return KINDS[self.name].function(q, k, **dict(self.named_parameters()))
+        return SIMILARITIES[self.name].function(q, k, **dict(self.named_parameters()))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         """softmax of the masked scores · v, (batch, head, query, d_v); by the fused kernel wherever there is one."""
@@ -156,5 +156,8 @@ def masked_softmax(scores: Scores, allowed: Bool[Tensor, "*c #query #key"] | Non
     """softmax over keys; blocked cells are exactly 0, and so is a row with nothing allowed."""
     if allowed is None or allowed.all():
         return scores.softmax(-1)
-    weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
+    masked = scores.masked_fill(~allowed, -torch.inf)
+    weights = masked.softmax(-1)
+    if not bool((masked.detach().amax(-1) == -torch.inf).any()):      # quicker than to look through `allowed`
+        return weights
     return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)

@@ -17,7 +17,7 @@ import torch
 
 from models.architectures import Config, Model, bert, gpt
 from models.architectures.base import CLASSES, NEXT_TOKEN, Answers
-from models.asked import encoded
+from models.inputs import encoded
 from models.tasks.base import Case, DataError
 from models.tasks.pair_files import fingerprint, lines, names
 from models.tasks.running_text import by_hash

@@ -103,23 +103,12 @@ def is_held_out(target: str) -> bool:
     return hashlib.sha256(target.encode()).digest()[0] < 13  # 13 / 256 = 5.1 %
 
 
-def _random_date(rng: Random, held_out: bool | None = None) -> date:
-    """A date, uniform over the years covered; `held_out` asks for that side of the split only."""
+def _random_date(rng: Random, held_out: bool) -> date:
+    """A date on that side of the split, uniform over the years covered."""
     while True:
         day = date.fromordinal(rng.randint(FIRST_DATE.toordinal(), LAST_DATE.toordinal()))
-        if held_out is None or is_held_out(day.isoformat()) == held_out:
+        if is_held_out(day.isoformat()) == held_out:
             return day
-
-
-def sample(rng: Random) -> DateExample:
-    """One example from either side of the split."""
-    return write(rng, _random_date(rng))
-
-
-def examples(seed: int, n: int) -> list[DateExample]:
-    """`n` examples from either side of the split, the same for the same seed everywhere."""
-    rng = Random(f"examples {seed}")
-    return [sample(rng) for _ in range(n)]
 
 
 def training_examples(seed: int, step: int, n: int) -> list[DateExample]:

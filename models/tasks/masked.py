@@ -20,8 +20,8 @@ import torch.nn.functional as F
 from models.architectures.bert import BERT, MASKED, NEXT_SENTENCE
 from models.tasks.base import Case, DataError
 from models.tasks.pair_files import fingerprint, names
-from models.tasks.running_text import by_hash
-from models.tasks.text_files import is_table, licence_of, separated
+from models.tasks.running_text import TextFiles, by_hash
+from models.tasks.text_files import is_table, separated
 from models.tokenizers.base import Tokenizer
 from models.training.batches import NO_LABEL, Batch, Masked, bucketed, collate_masked
 from models.training.objectives import masked_tokens
@@ -37,25 +37,14 @@ _END = re.compile(r"[.!?]+[\"'”’)_]*\s+(?=[\"'“‘(_]*[A-Z0-9])")
 Row = tuple[list[int], list[int], int]      # ids, segments, class
 
 
-class MaskedTask:
-    """Texts of any files. `max_tokens` bounds a batch's padded positions, `n_ctx` is the longest row."""
+class MaskedTask(TextFiles):
+    """Whole running texts, and tables of sentences that stand alone."""
 
     name, metric = "mlm", "masked accuracy"
     objective = staticmethod(masked_tokens)
 
-    def __init__(
-        self,
-        files: Sequence[str | Path] | str | Path,
-        *,
-        vocab_size: int = 4096,
-        max_tokens: int = 4096,
-        n_ctx: int = 128,
-        tokenizer: Tokenizer | None = None,
-        licence: str | None = None,
-    ) -> None:
-        self.paths = (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
-        self.max_tokens, self.n_ctx, self._vocab_size, self._tokenizer = max_tokens, n_ctx, vocab_size, tokenizer
-        self.licence = licence or licence_of(self.paths)
+    def __init__(self, files: Sequence[str | Path] | str | Path, **settings: Any) -> None:
+        super().__init__(files, **settings)
         self._whole, _ = separated([path for path in self.paths if not is_table(path)], "whole")
         self._single, self._n_left_out = separated([path for path in self.paths if is_table(path)], "lines")
 

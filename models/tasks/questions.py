@@ -12,7 +12,7 @@ import torch
 
 from models.architectures.base import Answers
 from models.architectures.bert import BERT, FIELDS, SPAN
-from models.asked import encoded
+from models.inputs import encoded
 from models.tasks import stories
 from models.tasks.base import Case, DataError
 from models.tasks.pair_files import fingerprint, lines

@@ -16,27 +16,35 @@ from models.tokenizers.base import Tokenizer
 TOKENS = ("byte pairs", "characters")
 
 
-class RunningText:
-    """Texts of any files. `max_tokens` bounds a batch's padded positions, `n_ctx` is the longest row; what is longer is cut."""
+class TextFiles:
+    """Texts of any files. `max_tokens` bounds a batch's padded positions, `n_ctx` is the longest row."""
 
     def __init__(
         self,
         files: Sequence[str | Path] | str | Path,
         *,
-        documents: str = "paragraphs",
-        tokens: str = "byte pairs",
         vocab_size: int = 4096,
         max_tokens: int = 4096,
         n_ctx: int = 128,
         tokenizer: Tokenizer | None = None,
         licence: str | None = None,
     ) -> None:
+        self.paths = (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
+        self.max_tokens, self.n_ctx, self._vocab_size, self._tokenizer = max_tokens, n_ctx, vocab_size, tokenizer
+        self.licence = licence or licence_of(self.paths)
+
+
+class RunningText(TextFiles):
+    """Texts that are cut where they are longer than a row."""
+
+    def __init__(
+        self, files: Sequence[str | Path] | str | Path, *, documents: str = "paragraphs", tokens: str = "byte pairs",
+        **settings: Any,
+    ) -> None:  # fmt: skip
         if tokens not in TOKENS:
             raise DataError(f"tokens must be {' or '.join(TOKENS)}, not {tokens!r}")
-        self.paths = (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
-        self.max_tokens, self.n_ctx = max_tokens, n_ctx
-        self._documents, self._tokens, self._vocab_size, self._tokenizer = documents, tokens, vocab_size, tokenizer
-        self.licence = licence or licence_of(self.paths)
+        super().__init__(files, **settings)
+        self._documents, self._tokens = documents, tokens
         self._split, self._n_left_out = separated(self.paths, documents)
 
     @cached_property

@@ -15,7 +15,7 @@ from tokenizers import decoders
 from tokenizers import models as algorithms
 
 from models.errors import CheckpointError
-from models.tokenizers import byte_level, wordpiece
+from models.tokenizers import byte_level, wordpiece, words
 from models.tokenizers.encoding import Encoding, framed, hiding, joined, span, trimmed
 from models.tokenizers.pieces import alphabet, by_character, by_piece, trainer
 from models.tokenizers.special_tokens import CLASSIFIED, PLAIN
@@ -36,6 +36,11 @@ def _panics_named() -> Iterator[None]:
         if type(error).__name__ != "PanicException":   # it can be imported from nowhere
             raise
         raise CheckpointError(f"the tokenizer of this checkpoint cannot be used: {error}") from None
+
+
+def _whole(text: str) -> str:
+    """The text without halves of characters, such as a browser may send of an emoji while one types."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 class Tokenizer:
@@ -144,8 +149,7 @@ class Tokenizer:
         return framed(row, self.special(before), self.special(after))
 
     def _plain(self, text: str) -> Encoding:
-        whole = re.sub("[\ud800-\udfff]", "\ufffd", text)   # half an emoji, as a browser may send while one types
-        raw = self.backend.encode(whole, add_special_tokens=False)
+        raw = self.backend.encode(_whole(text), add_special_tokens=False)
         following = [*(start for start, _ in raw.offsets[1:]), len(text)]
         spans = zip(raw.tokens, raw.offsets, following[: len(raw.ids)], strict=True)
         offsets = tuple(span(text, token, start, end, last) for token, (start, end), last in spans)
@@ -161,6 +165,11 @@ class Tokenizer:
         if (mask := self.special("mask")) is None:
             raise ValueError("this model has no [MASK]")
         return hiding(encoding, positions, mask)
+
+    @_panics_named()
+    def words(self, text: str) -> list[words.Span] | None:
+        """Where the words of a text stand, whose tokens belong together; None where this tokenizer knows no words."""
+        return words.spans(self.backend, _whole(text))
 
     @_panics_named()
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:

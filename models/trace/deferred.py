@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Product:
-    """then(x·Wᵀ + b), multiplied anew at each reading; x may be such a product itself.
+    """activation(x·Wᵀ + b), multiplied anew at each reading; x may be such a product itself.
 
     Raises RuntimeError if the weights have been changed since, because it would no longer be the run's own number."""
 
@@ -25,16 +25,16 @@ class Product:
     weight: Tensor
     bias: Tensor | None
     n_heads: int | None = None                           # split into (batch, head, token, d_head); None: as it is
-    then: Callable[[Tensor], Tensor] | None = None       # an activation function
+    activation: Callable[[Tensor], Tensor] | None = None
     version: int = field(init=False)                     # how often the weights had been changed
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "version", _version(self.weight))
 
     @classmethod
-    def of(cls, linear: nn.Linear, x: Tensor | Product, then: Callable[[Tensor], Tensor] | None = None) -> Product:
-        """then(linear(x)), without gradients."""
-        return cls(x.detach() if isinstance(x, Tensor) else x, linear.weight, linear.bias, then=then)
+    def of(cls, linear: nn.Linear, x: Tensor | Product, activation: Callable[[Tensor], Tensor] | None = None) -> Product:
+        """activation(linear(x)), without gradients."""
+        return cls(x.detach() if isinstance(x, Tensor) else x, linear.weight, linear.bias, activation=activation)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -49,7 +49,7 @@ class Product:
         self._check()
         x = self.x.read() if isinstance(self.x, Product) else self.x
         y = F.linear(x, self.weight, self.bias)
-        y = y if self.then is None else self.then(y)
+        y = y if self.activation is None else self.activation(y)
         return y if self.n_heads is None else y.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
 
     @torch.no_grad()
@@ -74,11 +74,27 @@ class Product:
             raise RuntimeError("the model's weights have been changed since this run was recorded; record it again")
 
 
+@dataclass(frozen=True)
+class Gated(Product):
+    """activation(x·Wᵀ + b) times another product of the same x."""
+
+    other: Product | None = None
+
+    @torch.no_grad()
+    def read(self) -> Tensor:
+        """The whole of it."""
+        return super().read() * self.other.read()
+
+    def moved(self, still: Callable[[Tensor], Tensor]) -> Gated:
+        """Its cause after `still`, with both weights."""
+        return replace(super().moved(still), other=self.other.moved(still))
+
+
 def _version(weight: Tensor) -> int:
     return 0 if weight.is_inference() else weight._version
 
 
-class Kept:
+class Deferred:
     """A dataclass field that reads as a tensor, whether it was given a tensor or a Product; `_name` is what was given."""
 
     def __set_name__(self, owner: type, name: str) -> None:

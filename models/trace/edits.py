@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from models.layers.masks import DRAWN, LOOK_AHEAD, Mask, MaskLayer
+from models.layers.masks import LOOK_AHEAD, Mask, MaskLayer, drawn
 
 Cell = tuple[int, int]    # (query, key), both counted from 0
 
@@ -90,7 +90,7 @@ class MaskChange:
             opened = _marked(self.opened, end, n_key)[rows].to(device)
             layers = [MaskLayer(layer.name, layer.allowed | opened) for layer in layers]
         if self.forbidden:
-            layers.append(MaskLayer(DRAWN, ~_marked(self.forbidden, end, n_key)[rows].to(device)[None, None]))
+            layers.append(drawn(~_marked(self.forbidden, end, n_key)[rows].to(device)))
         return Mask(layers, mask.start)
 
 
@@ -127,16 +127,11 @@ class Edits:
         """The change of all sites of a kind."""
         return next((e.change for e in self.edits if e.kind == kind and e.layers is None and e.heads is None), MaskChange())
 
-    def replaced(self, kind: str, change: MaskChange) -> Edits:
-        """With this change of all sites of a kind in place of the one there was."""
-        others = tuple(e for e in self.edits if e.kind != kind or e.layers is not None or e.heads is not None)
-        return Edits((*others, Edit(kind, change)))
-
     def opens_ahead(self, kind: str) -> bool:
         """May a position see a later one somewhere?"""
         return any(edit.change.opens_ahead for edit in self.edits if edit.kind == kind)
 
-    def at(self, kind: str, layer: int) -> tuple[Edit, ...]:
+    def of_layer(self, kind: str, layer: int) -> tuple[Edit, ...]:
         """What is changed in this layer's attention of a kind."""
         return tuple(e for e in self.edits if e.kind == kind and (e.layers is None or layer in e.layers))
 
@@ -169,7 +164,7 @@ def edited(mask: Mask, kind: str, path: str, n_heads: int, n_query: int, n_key: 
     if (active := _active.get()) is None:
         return mask
     layer = next((int(part) for part in path.split(".") if part.isdigit()), 0)
-    if not (edits := active.edits.at(kind, layer)):
+    if not (edits := active.edits.of_layer(kind, layer)):
         return mask
     if (id(mask), edits) not in active.made:
         changed = mask

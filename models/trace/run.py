@@ -17,7 +17,7 @@ from models.trace.recorder import Recording
 from models.trace.site import AttentionSite
 
 if TYPE_CHECKING:
-    from models.tokenizers.base import Encoding
+    from models.tokenizers.base import Encoding, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class RunModel:
     architecture: str
     fingerprint: str
     training: dict[str, Any]     # its training record
+    tokenizer: Tokenizer | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,27 @@ class Trace:
         return self.streams[site.query_stream], self.streams[site.key_stream]
 
 
+def in_float32(site: AttentionSite) -> AttentionSite:
+    """A site of a run that is under way, as it is shown: its numbers in float32, whatever the model ran in; where they are and all
+    their rows stay."""
+
+    def still(t: Tensor | Product) -> Tensor | Product:
+        return t.moved(still) if isinstance(t, Product) else t.float()
+
+    def numbers(t: Tensor | None) -> Tensor | None:
+        return None if t is None else t.float()
+
+    if site.dtype == torch.float32:
+        return site
+    return replace(
+        site, x=still(site.x), memory=still(site.memory), out=still(site.out), given=numbers(site.given),
+        q=still(site.deferred("q")), k=still(site.deferred("k")), v=still(site.deferred("v")),
+        similarity=site.similarity.moved(numbers),
+        projections={n: tuple(map(numbers, wb)) for n, wb in site.projections.items()},
+        terms=tuple(term.moved(lambda t, axis: still(t), numbers) for term in site.terms),
+    )
+
+
 def finish(
     recording: Recording, tokens: dict[str, tuple[str, ...]], row: int = 0
 ) -> tuple[dict[str, Activation], dict[str, AttentionSite]]:
@@ -81,7 +103,7 @@ def finish(
         return replace(
             s,
             x=still(s.x, query), memory=still(s.memory, key), out=still(s.out, query, 2),
-            q=still(s.kept("q"), query, 2), k=still(s.kept("k"), key, 2), v=still(s.kept("v"), key, 2),
+            q=still(s.deferred("q"), query, 2), k=still(s.deferred("k"), key, 2), v=still(s.deferred("v"), key, 2),
             mask=mask_rows[id(s.mask)],
             similarity=s.similarity.moved(numbers),
             projections={n: tuple(map(numbers, wb)) for n, wb in s.projections.items()},
@@ -92,7 +114,7 @@ def finish(
         )
 
     activations = {
-        name: Activation(name, still(a.kept, a.axes[1]), a.axes, a.formula, tokens[a.axes[1]])
+        name: Activation(name, still(a.deferred, a.axes[1]), a.axes, a.formula, tokens[a.axes[1]])
         for name, a in recording.activations.items()
     }
     mask_rows = {       # layers share theirs

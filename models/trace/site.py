@@ -4,7 +4,7 @@ that nobody looks at."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import Similarity, masked_softmax
-from models.trace.deferred import Kept, Product
+from models.trace.deferred import Deferred, Product
 from models.trace.terms import ScoreTerm
 
 Rows = slice | None     # of the queries; None for all
@@ -29,9 +29,9 @@ class AttentionSite:
     site_kind: SiteKind
     x: Tensor         # what W_Q was applied to, (batch, query, d_model)
     memory: Tensor    # what W_K and W_V were applied to, (batch, key, d_model); with a cache, the new positions only
-    q: Tensor | Product = Kept()   # noqa: RUF009 (a descriptor; reads as a tensor)
-    k: Tensor | Product = Kept()   # noqa: RUF009 (a descriptor; reads as a tensor)
-    v: Tensor | Product = Kept()   # noqa: RUF009 (a descriptor; reads as a tensor)
+    q: Tensor | Product = Deferred()   # noqa: RUF009 (a descriptor; reads as a tensor)
+    k: Tensor | Product = Deferred()   # noqa: RUF009 (a descriptor; reads as a tensor)
+    v: Tensor | Product = Deferred()   # noqa: RUF009 (a descriptor; reads as a tensor)
     out: Tensor
     mask: Mask
     similarity: Similarity
@@ -84,7 +84,7 @@ class AttentionSite:
 
     @property
     def d_head(self) -> int:
-        return self.kept("q").shape[3]
+        return self.deferred("q").shape[3]
 
     @property
     def n_query(self) -> int:
@@ -92,9 +92,9 @@ class AttentionSite:
 
     @property
     def n_key(self) -> int:
-        return self.kept("k").shape[2]
+        return self.deferred("k").shape[2]
 
-    def kept(self, part: str) -> Tensor | Product:
+    def deferred(self, part: str) -> Tensor | Product:
         """q, k or v without working it out."""
         return getattr(self, f"_{part}")
 
@@ -107,15 +107,21 @@ class AttentionSite:
         """Names of the mask layers that block this cell; empty if it is open."""
         return self.mask.blocked_by(query, key, self.n_query, self.n_key, batch, head)
 
-    def scores(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query key"]:
-        """Scaled similarity and the named terms, before the mask, of one head or of all; of all queries or a slice. Raises
-        ValueError for given weights."""
+    def read(self, *parts: str) -> AttentionSite:
+        """The same with these of q, k and v worked out, for whoever asks for one head after the other."""
+        return replace(self, **{part: getattr(self, part) if part in parts else self.deferred(part) for part in "qkv"})
+
+    def scores(
+        self, head: int | None = None, batch: int = 0, rows: Rows = None, n_key: int | None = None
+    ) -> Float[Tensor, "*head query key"]:
+        """Scaled similarity and the named terms, before the mask, of one head or of all; of all queries or a slice, and of the
+        first `n_key` keys, all if None. Raises ValueError for given weights."""
         self._need_causes("scores")
         q, k = self._part("q", head, batch), self._part("k", head, batch)
-        scores = self.similarity(q[..., rows or slice(None), :], k)
+        scores = self.similarity(q[..., rows or slice(None), :], k[..., :n_key, :])
         if self.terms:
             queries = torch.arange(self.n_query)[rows or slice(None)] + (self.n_key - self.n_query)     # a cache's come before
-            scores = scores + sum(term.scores(head, queries, self.n_key, batch) for term in self.terms)
+            scores = scores + sum(term.scores(head, queries, self.n_key, batch) for term in self.terms)[..., :n_key]
         return scores
 
     def weights(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query key"]:
@@ -134,7 +140,7 @@ class AttentionSite:
             raise ValueError(f"{self.name} has no {wanted}: its library handed out finished weights, and not what they come from")
 
     def _part(self, part: str, head: int | None, batch: int) -> Tensor:
-        kept = self.kept(part)
+        kept = self.deferred(part)
         group = self.n_heads // kept.shape[1]
         if head is None:
             return getattr(self, part)[batch].repeat_interleave(group, dim=0) if group > 1 else getattr(self, part)[batch]

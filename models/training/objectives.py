@@ -20,6 +20,11 @@ LABELS, CLASSES = "labels", "classes"
 ROWS = 64     # positions worked on at once, so that their row of the vocabulary stays in the processor's cache
 
 
+def label_counts(batch: Batch, least: int = 1) -> dict[str, int]:
+    """How many labels each loss of a batch is summed over."""
+    return {LABELS: max(least, batch.n_labels), CLASSES: max(least, batch.n_classes)}
+
+
 def label_smoothed_loss(
     logits: Float[Tensor, "batch m vocab"], labels: Int[Tensor, "batch m"], smoothing: float = 0.0
 ) -> Float[Tensor, ""]:

@@ -9,7 +9,10 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from models.checkpoint import FILES, CheckpointError, checksum, snapshot_path, snapshots, write_bytes
+from models.architectures import Model
+from models.checkpoint import CheckpointError
+from models.checkpoint_files import FILES, checksum, snapshot_path, snapshots, write_bytes
+from models.weights import half_bytes
 
 STATE = "state.pt"
 _MARK = b"\nSHA-256 "   # in state.pt, between what torch saved and the checksum of that
@@ -36,6 +39,11 @@ def clear(folder: Path) -> None:
     """Take away what an old run has left."""
     for path in leftovers(folder):
         path.unlink()
+
+
+def write_snapshot(folder: Path, model: Model, step: int) -> None:
+    """Keep the weights that a model has at a step, in half precision."""
+    write_bytes(snapshot_path(folder, step), half_bytes(model.state_dict(), {"step": str(step)}))
 
 
 def write_state(path: Path, state: dict[str, Any]) -> None:

@@ -5,12 +5,9 @@ A run is a pure function of its recipe: killed at any moment and resumed, it end
 each process takes its share of every batch (DDP), so that the data order is that of one process.
 """
 
-import hashlib
 import math
-import os
 import random
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -19,25 +16,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
 from models.architectures import Config, Model, build
-from models.checkpoint import CheckpointError, add_to_record, save_checkpoint, snapshot_path, write_bytes
+from models.checkpoint import add_to_record, save_checkpoint
 from models.tasks.base import Task
 from models.training import progress
 from models.training.batches import Batch, Example
-from models.training.evaluation import METRICS, score
-from models.training.likelihood import PERPLEXITY, likelihoods
-from models.training.objectives import CLASSES, LABELS, Losses
+from models.training.objectives import Losses, label_counts
+from models.training.processes import Processes
 from models.training.recipe import Recipe, StepRecord, scheduled_rate, snapshot_steps
-from models.training.run_folder import STATE, read_state, write_state
+from models.training.run_folder import STATE, read_state, write_snapshot, write_state
+from models.training.run_identity import check_same_run, run_identity
 from models.training.start import Start, freeze
-from models.weights import half_bytes
+from models.training.validation import scored, validated
 
-N_WATCHED = 50      # validation examples whose cross-attention is watched, of every length
 N_EXAMPLES = 5      # held-out sources that a checkpoint brings along to be tried on
 
 
@@ -50,8 +43,7 @@ class Trainer:
     ) -> None:  # fmt: skip
         self.task, self.recipe, self.folder, self.device, self.command = task, recipe, Path(folder), device, command
         task.validation(), task.held_out(1)   # a split without cases raises DataError now, not after hours
-        self.rank = dist.get_rank() if dist.is_initialized() else 0
-        self.world = dist.get_world_size() if dist.is_initialized() else 1
+        self.processes = Processes.joined()
         torch.manual_seed(recipe.seed)
         self.model, self.start = build(config).to(device), start
         given = start.into(self.model) if start else {}
@@ -69,7 +61,7 @@ class Trainer:
     def train(self) -> Iterator[StepRecord]:
         """Run to the recipe's last step, or until it has lost patience. Raises FloatingPointError when the loss is no
         longer a number."""
-        wrapped = DistributedDataParallel(self.model) if self.world > 1 else self.model
+        wrapped = self.processes.wrapped(self.model)
         if self.step == 0:
             self._snapshot()
         for batch in islice(self.task.batches(self.recipe.seed), self.step, self.recipe.steps):
@@ -83,7 +75,8 @@ class Trainer:
             if self.step > self.recipe.steps * (1 - self.recipe.average_last):
                 self.averaged.update_parameters(self.model)
             validation = self._validate() if self._is_due(self.recipe.validate_every) else {}
-            yield self._keep(StepRecord(self.step, loss, self._rate(), tokens, tokens / seconds, validation))
+            rate = self.optimizer.param_groups[0]["lr"]
+            yield self._keep(StepRecord(self.step, loss, rate, tokens, tokens / seconds, validation))
 
     @property
     def stopped_early(self) -> bool:
@@ -100,18 +93,18 @@ class Trainer:
         wrapped.train()
         torch.manual_seed(self._dropout_seed())
         whole = self.task.collate(examples)
-        counts, mine = _counts(whole), examples[self.rank :: self.world]
+        counts, mine = label_counts(whole), examples[self.processes.rank :: self.processes.n]
         # a process without a share still joins, weighing nothing
-        batch = (whole if self.world == 1 else self.task.collate(mine or examples[:1])).to(self.device)
+        batch = (whole if self.processes.n == 1 else self.task.collate(mine or examples[:1])).to(self.device)
         for group in self.optimizer.param_groups:
             rate = scheduled_rate(self.step + 1, self.model.config.d_model, self.recipe.warmup)
             group["lr"] = self.recipe.learning_rate * rate
         losses = self._losses(wrapped, batch, self.recipe.label_smoothing)
         loss = sum(value / counts[name] for name, value in losses.items()) * (1.0 if mine else 0.0)
         self.optimizer.zero_grad()
-        (loss * self.world).backward()   # DDP averages over processes; the loss is a sum over them
+        (loss * self.processes.n).backward()   # DDP averages over processes; the loss is a sum over them
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip))
-        value = float(self._summed(loss.detach()))
+        value = float(self.processes.summed(loss.detach()))
         if not math.isfinite(value + norm):   # before the step: weights and files stay as they were
             where = f"the loss is {value} and its gradient's norm {norm} at step {self.step + 1}"
             raise FloatingPointError(f"{where}; try a smaller --learning-rate")
@@ -121,20 +114,12 @@ class Trainer:
 
     def _dropout_seed(self) -> int:
         """Dropout is a function of seed, step and process, so a resumed run needs no generator state."""
-        return random.Random(f"{self.recipe.seed}/{self.step}/{self.rank}").getrandbits(63)
+        return random.Random(f"{self.recipe.seed}/{self.step}/{self.processes.rank}").getrandbits(63)
 
     def _losses(self, model: torch.nn.Module, batch: Batch, smoothing: float) -> Losses:
         with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
             made = model(*batch.inputs)
         return self.task.objective(made, batch, smoothing)
-
-    def _summed(self, value: Tensor) -> Tensor:
-        if self.world > 1:
-            dist.all_reduce(value)
-        return value
-
-    def _rate(self) -> float:
-        return self.optimizer.param_groups[0]["lr"]
 
     def _is_due(self, every: int) -> bool:
         return self.step % every == 0 or self.step == self.recipe.steps
@@ -147,36 +132,9 @@ class Trainer:
     @torch.inference_mode()
     def _validate(self) -> dict[str, float]:
         model = self.best_model.eval()
-        examples = sorted(self.task.validation(), key=lambda example: (len(example[1]), len(example[0])))
-        totals, counts = Counter(), Counter()
-        for start in range(0, len(examples), 128):
-            batch = self.task.collate(examples[start : start + 128]).to(self.device)
-            totals.update({name: float(value) for name, value in self._losses(model, batch, 0.0).items()})
-            counts.update(_counts(batch, least=0))
-        result = {progress.LOSS: self._agreed(sum(total / max(1, counts[name]) for name, total in totals.items()))}
-        some = self.task.collate(examples[:: max(1, len(examples) // N_WATCHED)]).to(self.device)
-        if (flatness := progress.cross_attention_entropy(model, some, self.model.config.pad_id)) is not None:
-            result[progress.FLATNESS] = flatness
-        if self.recipe.score_cases:
-            result |= self._scored(model, self.recipe.score_cases)
-        return result
-
-    def _scored(self, model: Model, n: int) -> dict[str, float]:
-        """The task's measure on the first n validation cases."""
-        if self.task.metric == PERPLEXITY:
-            return likelihoods(model, self.task.passages(n, validation=True))
-        if self.task.metric not in METRICS:
-            return self.task.measured(model, n, validation=True)
-        cases = self.task.held_out(n, validation=True)
-        return {self.task.metric: score(model, self.task.tokenizer, cases, self.task.metric)}
-
-    def _agreed(self, loss: float) -> float:
-        """The first process's value: all of them must stop at the same step."""
-        value = torch.tensor(loss, dtype=torch.float64)
-        if self.world > 1:
-            value = value.to(self.device)
-            dist.broadcast(value, 0)
-        return float(value)
+        result = validated(model, self.task, self._losses, self.device)
+        result[progress.LOSS] = self.processes.agreed(result[progress.LOSS], self.device)
+        return result | (scored(model, self.task, self.recipe.score_cases) if self.recipe.score_cases else {})
 
     def _keep(self, record: StepRecord) -> StepRecord:
         """Write down what this step brought; returns the record, with warnings if there is reason for any."""
@@ -185,7 +143,7 @@ class Trainer:
             self.curve.append(row | {k: round(v, 4) for k, v in record.validation.items()})
         if record.validation:
             record = replace(record, warnings=progress.warnings(self.curve, self.recipe.warmup))
-        if self.rank:
+        if not self.processes.is_first:
             return record
         if self.step in snapshot_steps(self.recipe):
             self._snapshot()
@@ -203,10 +161,8 @@ class Trainer:
             add_to_record(self.folder, curve=self.curve, trained_to=self.step, training_seconds=round(self.seconds))
 
     def _snapshot(self) -> None:
-        if self.recipe.snapshots and not self.rank:
-            model = self.best_model if self.step == self.recipe.steps else self.model
-            content = half_bytes(model.state_dict(), {"step": str(self.step)})
-            write_bytes(snapshot_path(self.folder, self.step), content)
+        if self.recipe.snapshots and self.processes.is_first:
+            write_snapshot(self.folder, self.best_model if self.step == self.recipe.steps else self.model, self.step)
 
     def save_checkpoint(self) -> None:
         save_checkpoint(self.folder, self.best_model, self.task.tokenizer, self.record())
@@ -218,62 +174,31 @@ class Trainer:
             "recipe": asdict(self.recipe), **({"start": self.start.record()} if self.start else {}),
             "averaged_steps": int(self.averaged.n_averaged), "data": self.task.data(), "licence": self.task.licence,
             "examples": [case.as_example() for case in self.task.held_out(N_EXAMPLES, validation=True)],
-            "training_seconds": round(self.seconds), "device": str(self.device), "processes": self.world,
+            "training_seconds": round(self.seconds), "device": str(self.device), "processes": self.processes.n,
             "torch": torch.__version__, "scores": {}, "curve": self.curve,
         }
 
     def save_state(self) -> None:
         """Everything a resumed run needs, in one file, replaced whole. The first process alone writes it."""
-        if self.rank:
+        if not self.processes.is_first:
             return
         state = {
             "model": self.model.state_dict(), "averaged": self.averaged.state_dict(),
             "optimizer": self.optimizer.state_dict(), "step": self.step, "seconds": self.seconds, "curve": self.curve,
-            "recipe": asdict(self.recipe), "config": asdict(self.model.config), "first_batch": self._first_batch,
-            "start": self.start.record() if self.start else {},
         }
-        write_state(self.folder / STATE, state)
+        write_state(self.folder / STATE, state | self._identity)
 
     def resume(self) -> int:
         """Go back to the last saved state; returns its step. Raises CheckpointError if there is none that fits."""
         path = self.folder / STATE
         state = read_state(path, self.device)
-        self._check_same_run(path, state)
+        check_same_run(path, state, self._identity)
         self.model.load_state_dict(state["model"])
         self.averaged.load_state_dict(state["averaged"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
         return self.step
 
-    def _check_same_run(self, path: Path, state: Any) -> None:
-        if not isinstance(state, dict) or not {"recipe", "config", "model"} <= state.keys():
-            raise CheckpointError(f"{path}: not a training state of this program")
-        for what, now in (("recipe", asdict(self.recipe)), ("config", asdict(self.model.config))):
-            odd = [k for k in now if state[what].get(k) != now[k]]
-            if odd:
-                was, new = state[what].get(odd[0]), now[odd[0]]
-                raise CheckpointError(f"{path}: that run had {odd[0]} = {was}, this one has {new}; keep the settings")
-        if (was := state.get("start", {})) != (now := self.start.record() if self.start else {}):
-            raise CheckpointError(f"{path}: that run went on from {was.get('name', 'nothing')}, not {now.get('name', 'nothing')}")
-        if state.get("first_batch", self._first_batch) != self._first_batch:
-            raise CheckpointError(f"{path}: that run began with another batch; keep the data and its settings")
-
     @cached_property
-    def _first_batch(self) -> str:
-        """A fingerprint of data, vocabulary and batch size, by what they make of the first batch."""
-        first = next(iter(self.task.batches(self.recipe.seed)))
-        return hashlib.sha256(repr([tuple(map(list, example)) for example in first]).encode()).hexdigest()
-
-
-def _counts(batch: Batch, least: int = 1) -> dict[str, int]:
-    """How many labels each loss of a batch is summed over."""
-    return {LABELS: max(least, batch.n_labels), CLASSES: max(least, batch.n_classes)}
-
-
-def join_processes(device: torch.device) -> int:
-    """Under torchrun: join the other processes; returns this one's rank (0 when alone)."""
-    if "RANK" in os.environ and not dist.is_initialized():
-        if device.type == "cuda":
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))   # what "cuda" means in this process from here on
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return dist.get_rank() if dist.is_initialized() else 0
+    def _identity(self) -> dict[str, Any]:
+        return run_identity(self.task, self.model.config, self.recipe, self.start)

@@ -16,7 +16,7 @@ from streamlit.testing.v1.element_tree import TextArea
 
 import models
 import viz_app
-from models.scope import shipped_folder
+from models.opening import shipped_folder
 
 APP = Path(viz_app.__file__).with_name("app.py")
 DATE, OTHER = "24/07/69", "le dimanche 1er mai 1994"

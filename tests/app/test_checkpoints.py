@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 import models
 import viz_app
 from models.checkpoint import CheckpointError
-from models.scope import shipped_folder
+from models.opening import shipped_folder
 from viz_app import checkpoints
 
 APP = Path(viz_app.__file__).with_name("app.py")
@@ -68,6 +68,23 @@ def test_what_lies_under_the_folder_is_offered_and_nothing_that_leads_out_of_it(
     assert checkpoints.folder("dates") == "dates"
 
 
+def test_a_part_of_a_model_is_none(shelf: Path) -> None:
+    """The folders that sentence-transformers puts beside or below its transformer."""
+    for place in ("mini/1_Pooling", "mini/2_Dense", "old/1_Pooling"):
+        (shelf / place).mkdir(parents=True)
+        (shelf / place / "config.json").write_text('{"word_embedding_dimension": 22, "pooling_mode_mean_tokens": true}')
+    (shelf / "mini" / "config.json").write_text('{"architectures": ["BertModel"], "model_type": "bert"}')
+    (shelf / "old" / "0_Transformer").mkdir()
+    (shelf / "old" / "0_Transformer" / "config.json").write_text('{"model_type": "bert"}')
+    (shelf / "mini" / "checkpoint-5").mkdir()
+    (shelf / "mini" / "checkpoint-5" / "config.json").write_text('{"architectures": ["BertModel"]}')
+    (shelf / "torn").mkdir()
+    (shelf / "torn" / "config.json").write_text("{")        # said when it is picked
+    assert checkpoints.offered()[len(models.shipped()) :] == [
+        "shelf/group/dates", "shelf/mine", "shelf/mini", "shelf/mini/checkpoint-5", "shelf/old/0_Transformer", "shelf/torn",
+    ]
+
+
 def test_without_such_a_folder_the_shipped_ones_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checkpoints.offered() == models.shipped()
     share(monkeypatch)
@@ -117,7 +134,9 @@ def test_no_name_makes_it_hang_or_fail_on_ones_own_machine(shelf: Path, elsewher
     assert len(opened) > 5
     assert all(Path(folder).is_dir() for folder in opened)
     assert len(said) > 20
-    assert all("neither a folder nor a shipped checkpoint" in text and len(text) < 1000 for text in said)
+    out = [text for text in said if "leads out of the folder of --models" in text]
+    assert len(out) == 2        # shelf/linked and shelf/half
+    assert all("neither a folder nor a shipped checkpoint" in text and len(text) < 1000 for text in said if text not in out)
 
 
 def test_shared_the_disk_is_asked_the_same_whatever_the_name(
@@ -149,6 +168,19 @@ def test_the_page_says_one_sentence_of_all_others(shelf: Path, monkeypatch: pyte
     assert "neither a folder" in note(opened(name)) or name in ("~root", "/proc/self", "..", "/")
     share(monkeypatch)
     assert note(opened(name)) == "There is no such model here. Pick one of the list."
+
+
+@pytest.mark.parametrize("name", ["shelf/linked", "shelf/half"])
+def test_a_link_out_of_the_folder_is_said_to_be_one_and_the_last_model_stays(shelf: Path, name: str) -> None:
+    app = opened("shelf/mine")
+    before, weights = picture(app, "head")
+    app.session_state["url"].values["checkpoint"] = name        # typed: a name that AppTest's list does not have
+    app.run()
+    assert not app.exception
+    assert note(app) == f"{name} leads out of the folder of --models, or holds a link that does; type the path it leads to"
+    after, still = picture(app, "head")
+    assert (after["caption"], after["title"]) == (before["caption"], before["title"])
+    assert (still["weights"] == weights["weights"]).all()
 
 
 def test_shared_a_damaged_checkpoint_does_not_say_where_it_lies(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from app_parts import all_passed, said
+from app_parts import all_passed, of_key, said
+from drawn import saved
 from streamlit.testing.v1 import AppTest
 
 import models
@@ -16,14 +17,16 @@ from models.decoding.runs import Method
 from models.scope import Scope
 from models.tokenizers.base import END, PAD, START
 from viz_app import words
+from viz_app.drawing.labels import token_label
 from viz_app.drawing.payload import unpack
 from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import steps as decoding_payloads
 from viz_app.views.decoding import svg as decoding_svg
 from viz_app.views.decoding.payloads import Place
+from viz_app.views.decoding.shown_attention import reading
 from viz_app.views.decoding.state import FORCED, MEAN, NODE, STEP
-from viz_app.views.decoding.steps import Story, reading
+from viz_app.views.decoding.story import Story
 
 SOURCE = "March 5, 2021"
 TERMS = words.terms("dates")
@@ -99,15 +102,15 @@ def test_what_a_sampled_token_was_drawn_from(dates: Scope) -> None:
 
 
 def test_a_token_looks_like_its_text(dates: Scope) -> None:
-    assert decoding_payloads.token_label(dates.tokenizer, END).as_json() == ["[end]", "special token </s>", True]
-    assert decoding_payloads.token_label(dates.tokenizer, digit(dates, " ")).text == "·"
+    assert token_label(dates.tokenizer, END).as_json() == ["[end]", "special token </s>", True]
+    assert token_label(dates.tokenizer, digit(dates, " ")).text == "·"
 
 
 def test_a_word_at_the_start_of_a_text_has_no_space_before_it() -> None:
     tokenizer = models.load("eng-fra", device="cpu").tokenizer
     (elle,) = tokenizer.encode("Elle").ids
-    assert decoding_payloads.token_label(tokenizer, elle, first=True).text == "Elle"
-    assert decoding_payloads.token_label(tokenizer, elle).text == "·Elle"
+    assert token_label(tokenizer, elle, first=True).text == "Elle"
+    assert token_label(tokenizer, elle).text == "·Elle"
 
 
 # the beam
@@ -117,11 +120,11 @@ def test_the_beam_payload_holds_every_hypothesis_and_the_node(dates: Scope) -> N
     trace = dates.run(SOURCE)
     steps = decoding_runs.autoregressive(dates.model, trace.streams["source"].ids, Method("beam", width=3)).beam
     node = (4, 1)
-    tokens = steps[4].kept[1].tokens
+    tokens = steps[4].hypotheses[1].tokens
     run = decoding_runs.along(dates.model, trace.streams["source"].ids, tokens)
     payload = decoding_beam.beam_tree(steps, node, run, Story(trace, run, run, Method()), dates, reading(trace, 1, 0), TERMS, 0.6)
     header, arrays = unpack(payload)
-    assert [[n["score"] for n in column] for column in header["steps"]] == [[h.score for h in s.kept] for s in steps]
+    assert [[n["score"] for n in column] for column in header["steps"]] == [[h.score for h in s.hypotheses] for s in steps]
     assert header["steps"][4][1]["text"] == dates.tokenizer.decode(tokens)
     by_hand = dates.run(SOURCE, dates.tokenizer.decode(tokens[:-1])).attention["decoder.layers.1.cross_attn"]
     np.testing.assert_allclose(arrays["cross"], by_hand.weights(0)[-1].numpy(), atol=1e-6)
@@ -132,16 +135,16 @@ def test_the_best_path_leads_from_the_first_step_to_the_best(dates: Scope) -> No
     steps = decoding_runs.autoregressive(dates.model, source, Method("beam", width=5)).beam
     path = sorted(decoding_beam.best_path(steps))
     assert [step for step, _ in path] == list(range(len(steps)))
-    best = steps[-1].kept[0].tokens
-    assert all(steps[s].kept[r].tokens == best[: s + 1] for s, r in path)
+    best = steps[-1].hypotheses[0].tokens
+    assert all(steps[s].hypotheses[r].tokens == best[: s + 1] for s, r in path)
 
 
 def test_a_node_that_is_not_there_gives_way_to_the_best(dates: Scope) -> None:
     source = dates.encode(source=SOURCE)["source"].ids
     steps = decoding_runs.autoregressive(dates.model, source, Method("beam", width=2)).beam
     step, rank = decoding_beam.nearest(steps, (99, 0))
-    assert steps[step].kept[rank].tokens == steps[-1].kept[0].tokens
-    assert len(steps[step].kept[rank].tokens) == step + 1
+    assert steps[step].hypotheses[rank].tokens == steps[-1].hypotheses[0].tokens
+    assert len(steps[step].hypotheses[rank].tokens) == step + 1
     assert decoding_beam.nearest(steps, (1, 1)) == (1, 1)
 
 
@@ -159,7 +162,7 @@ def test_the_table_says_what_the_runs_say(dates: Scope) -> None:
 
 def test_the_arrays_are_the_runs(dates: Scope) -> None:
     told = story(dates)
-    kept = np.load(io.BytesIO(decoding_files.arrays(told, dates)))
+    kept = saved(decoding_files.arrays(told, dates))
     given = dates.run(SOURCE, "2021-03-05").next_token.logits.log_softmax(-1)      # all at once, the run token by token
     np.testing.assert_allclose(kept["serial.log_probs"], given.numpy(), atol=1e-4)
     site = "decoder.layers.1.cross_attn"
@@ -285,9 +288,9 @@ def test_editing_the_source_lets_go_of_forced_tokens_and_says_so() -> None:
 def test_the_layer_and_the_head_are_those_of_the_other_pages() -> None:
     app = opened(site="decoder.layers.0.self_attn", head="3")
     assert stepper(app)[0]["reading"] == "decoder layer 1, head 4"
-    app.selectbox(key="decoding-layer").select(2).run()
+    of_key(app.button_group, "which-layer").set_value(2).run()
     assert stepper(app)[0]["reading"] == "decoder layer 2, head 4"
     assert app.query_params["site"] == "decoder.layers.1.self_attn"
-    app.selectbox(key="decoding-head").select("mean over heads").run()
+    of_key(app.button_group, "which-head").set_value("mean").run()
     assert stepper(app)[0]["reading"] == "decoder layer 2, mean over its 4 heads"
     assert app.query_params["heads"] == "mean"

@@ -12,6 +12,8 @@ from streamlit.testing.v1 import AppTest
 import models
 from models.architectures.attention_only import AttentionOnly
 from models.architectures.seq2seq import Seq2Seq
+from models.checkpoint import describe
+from models.opening import shipped_folder
 from models.tokenizers.base import END
 from viz_app.navigation import VIEWS
 from viz_app.sidebar.examples import readable_examples, suited
@@ -29,8 +31,10 @@ CHECKS = {  # how many are made on each page
     "alignment": {"attention": 3, "task": 3, "inside": 5, "layer": 0, "positions": 3, "masks": 5, "decoding": 6, "from-rnn": 1},
     "fixed vector": {"attention": 1, "task": 2, "inside": 1, "layer": 0, "positions": 3, "masks": 0, "decoding": 4, "from-rnn": 1},
 }
-WRITERS = [name for name in models.shipped() if models.load(name, device="cpu").model.can_write]
-LANGUAGE_MODELS = [name for name in WRITERS if models.load(name, device="cpu").model.continues]
+# by what their records say; test_it_is_known_what_each_is_for holds it against the models
+TASKS = {name: describe(shipped_folder() / name).training["task"] for name in models.shipped()}
+LANGUAGE_MODELS = [name for name, task in TASKS.items() if task == "language"]
+WRITERS = [name for name, task in TASKS.items() if task in ("dates", "translation")] + LANGUAGE_MODELS
 PICTURE = {
     "attention": "head", "inside": "walk", "positions": "positions-shuffle", "masks": "mask_painter", "decoding": "stepper",
     "from-rnn": "from-rnn-versions", "task": "answers", "layer": "layer",
@@ -69,6 +73,12 @@ def layer_checks(checkpoint: str) -> int:
     return 3 if config.residual else 1 + (config.n_self_layers > 0)
 
 
+def test_it_is_known_what_each_is_for():
+    for name in TASKS:
+        model = models.load(name, device="cpu").model
+        assert (model.can_write, model.can_write and model.continues) == (name in WRITERS, name in LANGUAGE_MODELS)
+
+
 @pytest.mark.parametrize("view", PICTURE)
 @pytest.mark.parametrize("checkpoint", [name for name in WRITERS if name not in LANGUAGE_MODELS])
 def test_it_shows_this_model(checkpoint, view):
@@ -79,6 +89,7 @@ def test_it_shows_this_model(checkpoint, view):
     assert app.selectbox(key="checkpoint").value == checkpoint
     family, trace = run(checkpoint)
     assert f"<h1>{QUESTIONS[view]}</h1>" in unmarked(app)
+    assert "eng-fra" in checkpoint or "eng-fra" not in prose(app)       # no model of another task is recommended
     verdicts = prose(app).count("✓"), prose(app).count("✗")
     expected = layer_checks(checkpoint) if (family, view) == ("attention only", "layer") else CHECKS[family][view]
     assert verdicts == (expected, 0)

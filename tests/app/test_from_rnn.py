@@ -20,12 +20,12 @@ from models.analysis.divergence import jensen_shannon
 from models.analysis.fixed_vector import vector_changes
 from models.analysis.layer_timing import LENGTHS as LENGTHS_MEASURED
 from models.analysis.layer_timing import Timing
-from models.analysis.reach import BIDIRECTIONAL, CNN, KINDS, RNN, SELF_ATTENTION, Choice, Reach, reach
+from models.analysis.reach import BIDIRECTIONAL, CNN, LAYER_KINDS, RNN, SELF_ATTENTION, Choice, Reach, reach
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.checkpoint import save_checkpoint
 from viz_app.drawing.look import LIGHT
 from viz_app.drawing.payload import unpack
-from viz_app.session import cache
+from viz_app.session.cache import opened as opened_models
 from viz_app.views.from_rnn import charts as charts
 from viz_app.views.from_rnn import cost as from_rnn_cost
 from viz_app.views.from_rnn import cost_text, reach_text
@@ -65,7 +65,7 @@ def root(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def shipped(root, monkeypatch) -> Path:
-    for module in (models.scope, cache):
+    for module in (models.opening, opened_models):
         monkeypatch.setattr(module, "shipped_folder", lambda: root)
     return root
 
@@ -73,7 +73,7 @@ def shipped(root, monkeypatch) -> Path:
 @pytest.fixture
 def alone(root, tmp_path, monkeypatch) -> Path:
     """Nothing is shipped: only the folder that is opened."""
-    for module in (models.scope, cache):
+    for module in (models.opening, opened_models):
         monkeypatch.setattr(module, "shipped_folder", lambda: tmp_path)
     return root
 
@@ -224,7 +224,7 @@ def test_a_long_sentence_keeps_the_last_picture_and_says_why(shipped):
 
 def test_the_curve_is_the_mean_by_distance(shipped):
     scope = models.load("eng-fra", device="cpu")
-    reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in KINDS]
+    reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in LAYER_KINDS]
     lines = {line.name: dict(zip(line.x, line.y, strict=True)) for line in charts.fading(reaches, LIGHT, "t").data}
     norms = reaches[1].norms
     mean = (float(norms.diagonal(2).sum()) + float(norms.diagonal(-2).sum())) / (2 * (len(norms) - 2))
@@ -237,7 +237,7 @@ def test_the_curve_is_the_mean_by_distance(shipped):
 
 def test_the_words_state_the_numbers(shipped):
     scope = models.load("eng-fra", device="cpu")
-    reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in KINDS]
+    reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in LAYER_KINDS]
     outside = 36 - int(reaches[2].reaches.sum())
     said = reach_text.explained(reaches)
     assert f"= 7 tokens, centred on the output's own. The other {outside} of 36 pairs are exactly 0" in said
@@ -276,7 +276,7 @@ def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
 ])  # fmt: skip
 def test_attention_is_measured_before_and_after_a_token_apart(norms, most, least):
     text = reach_text.explained([by_hand(SELF_ATTENTION, norms, seed=None, positioned=True)])
-    assert f"answers most to {most} and least to {least}" in text
+    assert f"responds most to {most} and least to {least}" in text
     assert "x hold the position vectors" in text
     assert "not told where tokens stand" in reach_text.explained([by_hand(SELF_ATTENTION, norms)])
     assert reach_text.explained([by_hand(SELF_ATTENTION, [[9.0]])]) == "- **self-attention.** Full."
@@ -315,7 +315,7 @@ def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
 
 def test_table_1_counts_on_the_graphs(shipped):
     scope = models.load("eng-fra", device="cpu")
-    reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in KINDS]
+    reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in LAYER_KINDS]
     table = cost_text.compared(reaches, [])
     assert "| RNN | O(n·d²) | O(n) (**6**) | O(n) (**6**) | – |" in table
     assert "| CNN | O(k·n·d²) | O(1) (**3**) | O(log_k n); contiguous O(n/k) (**5**) | – |" in table
@@ -345,7 +345,7 @@ def test_the_slower_of_two_layers_is_named(rnn, attention, said):
 
 def test_nothing_is_measured_until_it_is_asked_for_and_what_is_stays(shipped, monkeypatch):
     def few(*args, **more):
-        yield from (Timing(kind, n, (n * 1e-3,) * 3) for n in (8, 16, 32, 64) for kind in KINDS)
+        yield from (Timing(kind, n, (n * 1e-3,) * 3) for n in (8, 16, 32, 64) for kind in LAYER_KINDS)
 
     monkeypatch.setattr(from_rnn_cost, "measure", few)
     at = page("eng-fra", "Parallel and cost")
@@ -387,6 +387,20 @@ def test_the_lengths_are_those_of_the_records_and_the_missing_ones_are_named(shi
     assert "best on its longest" in say.fell({"x": [LENGTHS[0]]}, {"x": 1})
     chart = charts.by_length({"a": LENGTHS}, "t").to_dict()
     assert [r["words"] for r in next(iter(chart["datasets"].values()))] == [2.0, 6.5]
+
+
+def test_in_a_presentation_a_chart_has_larger_letters(shipped):
+    specs = []
+    for present in ("", "1"):
+        at = AppTest.from_file(str(APP), default_timeout=120)
+        at._page_hash = calc_hash("from-rnn")
+        at.query_params.update({"checkpoint": "eng-fra", "source": TEXT, "from-rnn-section": "Sentence length", "present": present})
+        at.run()
+        assert not at.exception
+        specs.append(json.loads(at.get("vega_lite_chart")[0].proto.spec))
+    titles = [spec["title"]["fontSize"] for spec in specs]
+    labels = [spec.get("config", {}).get("axis", {}).get("labelFontSize") for spec in specs]
+    assert (titles, labels) == ([14, 18], [None, 16])
 
 
 def test_unequal_trainings_are_said_where_models_are_compared(shipped):
@@ -449,7 +463,7 @@ def test_files_hold_every_number(shipped):
     assert [row["reached"] == "True" for row in rows] == found.reaches.flatten().tolist()
     held = np.load(io.BytesIO(files.influence_npz(named, [*TEXT, "[end]"])))
     np.testing.assert_array_equal(held["CNN.norms"], found.norms.numpy())
-    assert len(files.distance_csv(named).splitlines()) == 1 + len(found.by_distance())
+    assert len(files.distance_csv(named).splitlines()) == 1 + len(found.norms_by_distance())
     times = files.timings_csv([Timing(RNN, 8, (0.5, 0.25))], "here")
     assert times.splitlines()[1:] == ["RNN,8,0,0.5,here", "RNN,8,1,0.25,here"]
     assert files.lengths_csv({"a": LENGTHS}).splitlines()[1:] == ["a,1,3,71,40.0,1.0", "a,4,9,13,31.5,0.7875"]

@@ -4,10 +4,11 @@ import io
 import json
 import shutil
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
-from app_parts import prose, said
+from app_parts import component, prose, said
 from PIL import Image
 from small import reversal_trainer
 from streamlit.testing.v1 import AppTest
@@ -15,7 +16,7 @@ from streamlit.util import calc_hash
 
 import models
 import viz_app
-from models.scope import shipped_folder
+from models.opening import shipped_folder
 from models.tasks import open_task
 from viz_app import words
 from viz_app.drawing.colours import ramp
@@ -147,7 +148,7 @@ def test_the_animation_is_drawn_as_the_page_draws_the_head(monkeypatch: pytest.M
     monkeypatch.setattr(growth_files, "head_gif", lambda frames, queries, keys, blocked, title, unit: made.append((frames, unit)))
     scope, name = models.load("dates"), "decoder.layers.1.cross_attn"
     run = CurrentRun(scope, scope.run("3 May 2019"))
-    growth._animation(run, name, 2, Scale("root", hides_sinks=True))
+    growth._animation(run, name, 2, Scale("root", hides_sinks=True), lambda trace: trace)
     (frames, unit), last = made[0], run.trace.attention[name].weights(2).numpy()
     assert [frame.step for frame in frames] == list(scope.snapshots)
     np.testing.assert_allclose(frames[-1].strengths[:, :-1], np.sqrt(last[:, :-1]), atol=1e-4)
@@ -167,6 +168,7 @@ def test_under_the_slider_stands_the_score_of_that_steps_weights_and_no_other(pa
     for step, wanted in ((0, "0"), (125, "0.5"), (1000, "90.1"), (4000, "100")):
         page.select_slider(key="growth-step").set_value(step).run()
         assert not page.exception
+        assert parse_qs(json.loads(component(page, "live").json)["address"]["query"])["growth-step"] == [str(step)]
         assert f"{kept[str(step)]['scores']['held-out exact match']:g}" == wanted
         score = f"held-out exact match {wanted} % over 2,000 cases"
         assert f"weights after {step:,} steps" in line(page)

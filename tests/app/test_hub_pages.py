@@ -1,21 +1,19 @@
 """A Hugging Face folder in the app: every page opens with it, and says where a model's library hands out too little."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-import streamlit as st
 from app_parts import picture, prose, said
 from hub_models import BY_NAME, own_module_of_readme
 from streamlit.testing.v1 import AppTest
 
 import viz_app
-from models import Scope
 from viz_app import checkpoints
 from viz_app.navigation import VIEWS
 from viz_app.session import cache
+from viz_app.session.byte_cache import MEGABYTE, ByteCache
+from viz_app.session.cache import store
 
 APP = Path(viz_app.__file__).with_name("app.py")
 
@@ -35,7 +33,7 @@ def opened(folder: Path, name: str) -> AppTest:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
-    for name in ("GPT2LMHeadModel", "LlamaForCausalLM", "DebertaV2ForMaskedLM"):
+    for name in ("GPT2LMHeadModel", "LlamaForCausalLM", "DebertaV2ForMaskedLM", "XLNetForSequenceClassification"):
         found[name] = tmp_path_factory.mktemp("hub") / name
         BY_NAME[name].save(found[name])
     return found
@@ -54,13 +52,47 @@ def test_a_head_whose_queries_are_turned_says_so(folders: dict[str, Path]) -> No
     assert "No walk from the tokens here" in prose(app)
 
 
-@pytest.mark.parametrize(("name", "sentence"), [
-    ("attention", ""), ("inside", "hands out finished weights"), ("masks", "cannot be painted"),
-])  # fmt: skip
-def test_finished_weights_are_shown_and_the_rest_is_said(folders: dict[str, Path], name: str, sentence: str) -> None:
-    app = opened(folders["DebertaV2ForMaskedLM"], name)
+GIVEN = {
+    "attention": "hands out these weights and not the queries, keys and values", "task": "", "inside": "returns finished weights",
+    "layer": "not known through which of its modules the stream goes", 
+    "positions": "no shuffle test for a model that somebody else",
+    "masks": "cannot be painted", "decoding": "This model does not write", "from-rnn": "", "models": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["DebertaV2ForMaskedLM", "XLNetForSequenceClassification"])
+@pytest.mark.parametrize("name", list(VIEWS))
+def test_finished_weights_are_shown_and_the_rest_is_said(folders: dict[str, Path], model: str, name: str) -> None:
+    """What no such model has is nowhere claimed of it: no q·k, no walk, no term of its score, no mask to paint."""
+    app = opened(folders[model], name)
     assert not app.exception
-    assert sentence in prose(app)
+    said = prose(app)
+    assert GIVEN[name] in said
+    for claim in ("mathrm{softmax}", "all come from", "Each score has a term", "Click or drag cells"):
+        assert claim not in said
+
+
+def test_the_vectors_that_a_model_looks_up_are_told_from_those_of_others(folders: dict[str, Path]) -> None:
+    own, others = "show this model's own position vectors", "This one looks up none"
+    assert own in prose(opened(folders["GPT2LMHeadModel"], "positions"))
+    assert "it turns its queries and keys" in prose(opened(folders["LlamaForCausalLM"], "positions"))
+    assert others in prose(opened(folders["XLNetForSequenceClassification"], "positions"))
+    assert own in prose(opened(folders["DebertaV2ForMaskedLM"], "positions"))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["attention", "inside", "decoding"])
+def test_checks_of_a_model_that_runs_in_half_precision_pass(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, dtype: str, name: str
+) -> None:
+    monkeypatch.setenv(checkpoints.DTYPE, dtype)
+    monkeypatch.setattr(store, "kept", ByteCache(512 * MEGABYTE))
+    app = opened(folders["GPT2LMHeadModel"], name)
+    assert cache.scope(str(folders["GPT2LMHeadModel"])).config.dtype == dtype
+    assert not app.exception
+    looks = [look for look, _ in said(app, "checks")["rows"]]
+    assert "passed" in looks
+    assert "failed" not in looks
 
 
 def test_a_folder_that_is_cut_off_is_said_beside_the_picker(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -71,6 +103,27 @@ def test_a_folder_that_is_cut_off_is_said_beside_the_picker(folders: dict[str, P
     app = opened(damaged, "attention")
     assert not app.exception
     assert "was cut off" in prose(app)
+
+
+def test_forty_thousand_tokens_are_refused_in_a_sentence_and_the_picture_stays(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folders["GPT2LMHeadModel"]
+    monkeypatch.setenv(checkpoints.MODELS, str(folder.parent))
+    app = opened(Path(folder.parent.name, folder.name), "attention")
+    before, weights = picture(app, "head")
+    for text, sentence in (
+        (" ".join(["7"] * 40_000), "The text has 79,999 characters; this model reads at most 61 tokens."),
+        (" ".join(["7"] * 70), "The text has 70 tokens; this model reads at most 61."),
+    ):
+        app.text_area(key="text").set_value(text).run()
+        assert not app.exception
+        assert said(app, "note text") == {**said(app, "note text"), "look": "note bad", "rows": [["line", sentence]]}
+        after, still = picture(app, "head")
+        assert after["caption"] == before["caption"]
+        np.testing.assert_array_equal(still["weights"], weights["weights"])
+    app.text_area(key="text").set_value("7 11").run()
+    assert picture(app, "head")[1]["weights"].size == 4
 
 
 def test_a_module_of_ones_own_is_what_the_app_opens_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,29 +154,3 @@ def test_a_module_that_fails_is_said_beside_the_picker(tmp_path: Path, monkeypat
     assert not app.exception
     note = said(app, "note checkpoint")
     assert (note["look"], note["rows"]) == ("note bad", [["line", f"{file}:make_scope: KeyError: '<b>no weights</b>'"]])
-
-
-def test_while_a_folder_opens_the_picker_says_so(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sentence stands as long as the model is being opened, and not afterwards."""
-    sentences, standing = [], []
-
-    @contextmanager
-    def spinner(text: str) -> Iterator[None]:
-        standing.append(text)
-        yield
-        standing.clear()
-
-    def scope(name: str, own: Callable[[str], Scope] = cache.scope) -> Scope:
-        sentences.extend(standing)
-        return own(name)
-
-    monkeypatch.setattr(st, "spinner", spinner)
-    monkeypatch.setattr(cache, "scope", scope)
-    folder = folders["GPT2LMHeadModel"]
-    monkeypatch.setenv(checkpoints.MODELS, str(folder.parent))
-    app = opened(Path(folder.parent.name, folder.name), "attention")
-    assert not app.exception
-    assert (sentences, standing) == (["Opening the model …"], [])
-    app.run()
-    assert sentences == ["Opening the model …"]         # nothing is opened again, and nothing moves
-    assert said(app, "note checkpoint")["rows"][0][1].startswith("GPT2LMHeadModel (Hugging Face). What it answers")

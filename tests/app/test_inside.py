@@ -17,7 +17,7 @@ from small import forbidding, random_attention_only, random_model
 from streamlit.testing.v1 import AppTest
 
 from models import Scope, Trace, load
-from models.analysis import head_walk
+from models.analysis import head_sum, head_walk, softmax
 from models.checkpoint import Checkpoint, save_checkpoint
 from models.tokenizers.base import Tokenizer
 from viz_app import words
@@ -55,7 +55,7 @@ def trace(scope: Scope) -> Trace:
 
 @pytest.fixture(params=SITES)
 def at(trace: Trace, request) -> inside_cell.Cell:
-    return inside_cell.cell(trace, trace.attention[request.param], 1, 2, 1)
+    return inside_cell.chosen_cell(trace, trace.attention[request.param], 1, 2, 1)
 
 
 # which weight
@@ -64,12 +64,12 @@ def at(trace: Trace, request) -> inside_cell.Cell:
 def test_a_cell_that_is_not_chosen_is_found(trace):
     site = trace.attention[SITES[0]]
     weights = site.weights(1)
-    found = inside_cell.cell(trace, site, 1, None, None)
+    found = inside_cell.chosen_cell(trace, site, 1, None, None)
     assert found.key == int(weights[found.query].argmax())
     assert trace.streams["source"].tokens[found.query] != "</s>"
-    assert inside_cell.cell(trace, site, 1, 3, None).key == int(weights[3].argmax())
-    assert inside_cell.cell(trace, site, 1, None, 2).query == int(weights[:, 2].argmax())
-    assert inside_cell.cell(trace, site, 1, 99, 99).query == found.query
+    assert inside_cell.chosen_cell(trace, site, 1, 3, None).key == int(weights[3].argmax())
+    assert inside_cell.chosen_cell(trace, site, 1, None, 2).query == int(weights[:, 2].argmax())
+    assert inside_cell.chosen_cell(trace, site, 1, 99, 99).query == found.query
 
 
 def test_a_long_input_shows_the_strongest_keys_and_the_chosen_one():
@@ -108,7 +108,7 @@ def test_the_walks_payload_is_the_walk(trace, at):
 
 def test_keys_without_room_are_summed_up_and_named(trace, monkeypatch):
     monkeypatch.setattr(inside_cell, "SHOWN_KEYS", 3)
-    at = inside_cell.cell(trace, trace.attention[SITES[0]], 1, 2, 1)
+    at = inside_cell.chosen_cell(trace, trace.attention[SITES[0]], 1, 2, 1)
     header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
     assert len(header["indices"]) == 3
     assert [label[0].split()[0] for label in header["keyLabels"]] == [str(j) for j in header["indices"]]
@@ -186,7 +186,7 @@ def test_the_softmax_with_and_without(trace, at):
     torch.testing.assert_close(c.without.weights, by_hand[at.query], rtol=1e-4, atol=1e-5)
     assert float(c.without.entropy) <= float(c.with_root.entropy) + 1e-5
     assert c.spread[1] == pytest.approx(c.spread[0] * math.sqrt(at.site.d_head), rel=1e-4)
-    assert c.mean_entropy[0] == pytest.approx(float(head_walk.entropy(at.site.weights(at.head)).mean()), rel=1e-4)
+    assert c.mean_entropy[0] == pytest.approx(float(softmax.entropy(at.site.weights(at.head)).mean()), rel=1e-4)
 
 
 def test_the_curves_pass_through_the_models_own_divisor(at):
@@ -237,7 +237,7 @@ def test_the_gradients_with_and_without_are_softmaxs(at):
 def longer(trace: Trace, times: float) -> inside_cell.Cell:
     """A head whose queries are so many times as long."""
     site = trace.attention[SITES[0]]
-    return inside_cell.cell(trace, replace(site, q=site.q * times), 1, 2, 1)
+    return inside_cell.chosen_cell(trace, replace(site, q=site.q * times), 1, 2, 1)
 
 
 @pytest.fixture(params=[0.01, 0.3, 2.0], ids=["flat", "usual", "settled"])
@@ -246,11 +246,11 @@ def scaled(trace, request) -> inside_cell.Cell:
 
 
 def test_no_gradient_at_all_is_not_called_less(trace):
-    assert "no gradient is left to measure" in inside_scaling.says(longer(trace, 1e4))
+    assert "no gradient is left to measure" in inside_scaling.sentence(longer(trace, 1e4))
 
 
 def test_what_is_said_of_the_division_follows_from_both_gradients(scaled):
-    site, text = scaled.site, inside_scaling.says(scaled)
+    site, text = scaled.site, inside_scaling.sentence(scaled)
     raw, root = (site.q[0, 1] @ site.k[0, 1].T).double(), math.sqrt(site.d_head)
     assert f"would lie {root:.3g} times as far apart" in text
     strongest = [float((raw[2] / divisor).softmax(-1).max()) for divisor in (1.0, root)]
@@ -280,8 +280,8 @@ def test_the_table_of_the_division_holds_the_gradients_by_scores_and_by_products
 
 
 def test_a_query_that_reads_one_token_has_nothing_to_scale(trace):
-    at = inside_cell.cell(trace, trace.attention[SITES[1]], 0, 0, 0)
-    assert inside_scaling.says(at).startswith("This query may read at most one token")
+    at = inside_cell.chosen_cell(trace, trace.attention[SITES[1]], 0, 0, 0)
+    assert inside_scaling.sentence(at).startswith("This query may read at most one token")
 
 
 # words
@@ -301,7 +301,7 @@ def test_tokens_in_sentences():
 
 
 def test_a_blocked_key_says_so(trace):
-    at = inside_cell.cell(trace, trace.attention[SITES[1]], 0, 1, 3)
+    at = inside_cell.chosen_cell(trace, trace.attention[SITES[1]], 0, 1, 3)
     stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
     assert "2 of 4 tokens are blocked" in stages["mask"]
     assert "2 by the look-ahead mask" in stages["mask"]
@@ -316,7 +316,7 @@ def test_a_blocked_key_says_so(trace):
     (3, ": a mixture of the values of all 4 tokens."),
 ])  # fmt: skip
 def test_a_sum_is_of_the_tokens_that_may_be_read(trace, query, said):
-    at = inside_cell.cell(trace, trace.attention[SITES[1]], 0, query, 0)
+    at = inside_cell.chosen_cell(trace, trace.attention[SITES[1]], 0, query, 0)
     assert int((at.site.weights(0)[query] > 0).sum()) == query + 1
     stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
     assert stages["b"].endswith(said)
@@ -342,7 +342,7 @@ def test_one_head_is_not_called_the_strongest():
     tokenizer = Tokenizer.characters("abcde")
     model = random_attention_only(n_heads=1, vocab_size=tokenizer.vocab_size)
     trace = Scope(Checkpoint(Path("alone"), model, tokenizer, {}), torch.device("cpu")).run("abc", "cba")
-    at = inside_cell.cell(trace, trace.attention["encoder.layers.0.self_attn"], 0, 1, 1)
+    at = inside_cell.chosen_cell(trace, trace.attention["encoder.layers.0.self_attn"], 0, 1, 1)
     beginning = r"$b\,W_O + \text{bias}$: with one head there is one part, and the bias."
     assert inside_text.explain("heads", at.site, TERMS).startswith(beginning)
     sentence = unpack(inside_cell.heads(trace, at, TERMS))[0]["sentence"]
@@ -353,7 +353,7 @@ def test_one_head_is_not_called_the_strongest():
 def test_a_cosine_alone_cannot_be_sharp(scope):
     """Between −1 and 1: the largest weight softmax can give is e² times the least."""
     trace = scope.with_similarity("cosine").run("abcde", "edc")
-    at = inside_cell.cell(trace, trace.attention[SITES[0]], 1, 2, 1)
+    at = inside_cell.chosen_cell(trace, trace.attention[SITES[0]], 1, 2, 1)
     said = " ".join(stage.sentence for stage in inside_cell.stages(trace, at, TERMS))
     weights = torch.tensor([1.0, -1.0]).softmax(-1)
     assert f"no weight could be more than e² ≈ {float(weights[0] / weights[1]):.1f} times another" in said
@@ -363,10 +363,10 @@ def test_a_query_that_may_read_nothing_says_so(scope):
     drawn = torch.ones(4, 4, dtype=torch.bool)
     drawn[2] = False
     trace = scope.run("abcde", "edc", edits=forbidding({"decoder_self": drawn}))
-    at = inside_cell.cell(trace, trace.attention[SITES[1]], 0, 2, 0)
+    at = inside_cell.chosen_cell(trace, trace.attention[SITES[1]], 0, 2, 0)
     stages = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
     assert "reads nothing: all its weights are 0" in stages["softmax"]
-    assert "Nothing was taken, so this head finds all zeros" in stages["b"]
+    assert "Nothing was taken, so what this head finds for “d” is all zeros." in stages["b"]
     assert not unpack(inside_cell.walk(trace, at, TERMS))[1]["b"].any()
     inside_cell.heads(trace, at, TERMS)
     inside_scaling.weights_chart(trace, at)
@@ -394,7 +394,7 @@ def test_the_other_files(trace, at):
     np.testing.assert_array_equal(kept["weights"], at.site.weights(at.head).numpy())
     rows = list(csv.reader(io.StringIO(inside_files.heads_csv(trace, at))))
     assert [row[0] for row in rows] == ["head", "1", "2", "3", "bias", "output", "stream"]
-    assert np.float32(rows[2][1]) == head_walk.heads(trace, at.site, at.query).norms[1].numpy()
+    assert np.float32(rows[2][1]) == head_sum.heads(trace, at.site, at.query).norms[1].numpy()
     assert inside_files.scaling_csv(trace, at).count("without") == at.site.k.shape[2]
 
 
@@ -418,7 +418,7 @@ def page() -> None:
 @pytest.fixture
 def opened(folder, monkeypatch) -> Callable[..., AppTest]:
     """Opens the page at an address, with the folder of `letters` as the only shipped checkpoints."""
-    monkeypatch.setattr("models.scope.shipped_folder", lambda: folder.parent)
+    monkeypatch.setattr("models.opening.shipped_folder", lambda: folder.parent)
     return _opened
 
 
@@ -502,12 +502,12 @@ def test_a_key_held_on_the_attention_page_is_the_key_here(opened):
 def test_layer_kind_and_head_can_be_changed_here(opened):
     app = opened(lock="q1")
     groups = {group.key: group for group in app.button_group if group.key}
-    assert groups["inside-kind"].value == "cross"
-    groups["inside-head"].set_value(3).run()
+    assert groups["which-kind"].value == "cross"
+    groups["which-head"].set_value(3).run()
     stands(app)
     assert payload(app, "walk")[0]["head"] == 2
     groups = {group.key: group for group in app.button_group if group.key}
-    groups["inside-kind"].set_value("encoder_self").run()
+    groups["which-kind"].set_value("encoder_self").run()
     stands(app)
     assert payload(app, "walk")[0]["site"] == SITES[0]
     assert SITES[0] in app.query_params["site"]

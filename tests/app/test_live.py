@@ -15,6 +15,7 @@ from models import Scope
 from viz_app.components import stamped
 from viz_app.drawing.payload import unpack
 from viz_app.session import live
+from viz_app.session.cache import runs
 from viz_app.session.live import LiveSession, Pictures
 
 APP = Path(viz_app.__file__).with_name("app.py")
@@ -286,7 +287,7 @@ def test_nobody_is_left_waiting_when_the_work_itself_breaks_down(monkeypatch: py
 def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     together, long = [], "word " * 70
     monkeypatch.setattr(Scope, "run_each", lambda self, pairs, *more: together.append(pairs) or [None for _ in pairs])
-    monkeypatch.setattr(live.cache, "_of", lambda *what, make: None)
+    monkeypatch.setattr(runs, "kept_of", lambda *what, make: None)
     live.cache.run_together([("eng-fra", texts, ()) for texts in (("Yes.", ""), (long, ""), ("No.", long), ("", ""))])
     assert together == [[("Yes.", None)]]
     live.cache.run_together([("eng-fra", (long, ""), ()), ("no such checkpoint", ("a", ""), ())])
@@ -294,7 +295,7 @@ def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch
     live.cache.run_together([("eng-fra", ("No.", " "), ()), ("eng-fra", ("Yes.", "Oui."), ())])
     assert together[1:] == [[("No.", None), ("Yes.", "Oui.")]]      # a blank target is none
     longest = "word" + " word" * 62
-    assert len(live.cache.scope("eng-fra").encode(source=longest)["source"].ids) == live.cache.SHORT      # with its end mark
+    assert len(live.cache.scope("eng-fra").encode(source=longest)["source"].ids) == runs.SHORT      # with its end mark
     live.cache.run_together([("eng-fra", (longest, ""), ()), ("eng-fra", (f"{longest} word", ""), ())])
     assert together[2:] == [[(longest, None)]]
 

@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from app_parts import all_passed, picture
+from app_parts import all_passed, of_key, picture
+from drawn import saved
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from streamlit.testing.v1 import AppTest
@@ -27,7 +28,7 @@ from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.sidebar.examples import examples
 from viz_app.views.masks import files as masks_files
-from viz_app.views.masks import mask_view, painter
+from viz_app.views.masks import mask_view, outcome_text, painter
 from viz_app.views.masks import notation as masks_notation
 from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.controls import default_second
@@ -159,11 +160,11 @@ def test_a_changed_run_is_the_run_with_that_mask_by_hand(
 
 def test_lifting_look_ahead_changes_the_loss_and_the_page_says_which_way(dates: Scope, own: list[MaskedRun]) -> None:
     after = again(dates, own, LIFTED)[0]
-    said = masks_text.cheat(own[0], after, LIFTED, Transformer.kinds)
+    said = outcome_text.cheat(own[0], after, LIFTED, Transformer.kinds)
     assert ("rises" in said) == (after.log_prob < own[0].log_prob)
     assert ("falls" in said) == (after.log_prob > own[0].log_prob)
     assert f"{-after.log_prob / 11:.3f} nats" in said
-    assert masks_text.cheat(own[0], own[0], Edits(), Transformer.kinds) == ""
+    assert outcome_text.cheat(own[0], own[0], Edits(), Transformer.kinds) == ""
 
 
 # the back end
@@ -350,12 +351,12 @@ def test_the_checks_pass_and_would_not_if_a_painted_cell_had_weight(painted: Mas
 def test_files(painted: MaskView) -> None:
     table = list(csv.reader(io.StringIO(masks_files.log_probs_csv(painted))))
     assert [float(row[2]) for row in table[1:]] == [*painted.after.log_probs, painted.after.log_prob]
-    table = list(csv.DictReader(io.StringIO(masks_files.head_csv(painted))))
+    table = list(csv.DictReader(masks_files.head_csv(painted)))
     after = painted.sites[1]
     weights = [np.float32(row["weight after"]) for row in table]
     np.testing.assert_array_equal(weights, after.weights(2).flatten().numpy())
     assert [row["allowed after"] for row in table] == [str(bool(x)) for x in after.allowed().flatten()]
-    files = np.load(io.BytesIO(masks_files.everything_npz(painted)))
+    files = saved(masks_files.everything_npz(painted))
     np.testing.assert_array_equal(files["decoder.layer2.cross_attn.after"], after.weights().numpy())
     np.testing.assert_array_equal(files["cross.after.additive"] == 0, files["cross.after.allowed"])
     np.testing.assert_array_equal(files[f"cross.after.layer.{DRAWN}"], files["cross.after.allowed"])
@@ -384,10 +385,6 @@ def opened(**params: str) -> AppTest:
 def shown(app: AppTest) -> tuple[dict, dict]:
     all_passed(app, 5)
     return picture(app, "mask_painter")
-
-
-def of_key(found: list, key: str):
-    return next(widget for widget in found if widget.key == key)
 
 
 def test_a_painted_link_shows_that_mask(dates: Scope) -> None:

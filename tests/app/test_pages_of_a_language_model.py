@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from app_parts import all_passed, picture, prose, said
+from app_parts import all_passed, of_key, picture, prose, said
 from drawn import letters
 from streamlit.testing.v1 import AppTest
 
@@ -52,10 +52,6 @@ def opened(page: object, folder: Path, **params: str) -> AppTest:
     return app.run()
 
 
-def of_key(found: list, key: str) -> object:
-    return next(widget for widget in found if widget.key == key)
-
-
 def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
     app = opened(masks_page, scope.path, continuation=FOLLOWS, masks_second=SECOND)
     all_passed(app, 5)
@@ -71,7 +67,7 @@ def test_a_window_is_chosen_painted_on_and_undone(scope: Scope) -> None:
     assert header["effect"]["outputs"][1] == after.output
     open_cells = [(q, k) for q in range(9) for k in range(9) if not arrays["blockedAfter"].reshape(9, 9)[q, k]]
     assert open_cells == [(q, k) for q in range(9) for k in range(9) if q - 1 <= k <= q]
-    assert said(app, "note masks")["rows"][0][1] == "9 and 4 tokens: the second text is filled up with 5 × padding."
+    assert said(app, "note masks")["rows"][0][1] == "9 and 4 tokens: the second text is padded with 5 tokens."
     of_key(app.button, "masks-undo").click().run()
     sums = picture(app, "mask_painter")[0]["effect"]["sums"]
     assert sums[0] == sums[1]

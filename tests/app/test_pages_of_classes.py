@@ -18,8 +18,8 @@ from viz_app import checkpoints
 from viz_app.drawing.payload import unpack
 from viz_app.session import reference_models
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
 from viz_app.session.reference_models import alike_but_for_lambda
-from viz_app.session.url_state import Focus
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.classes import LambdaRun, _score, check_probabilities, classified
 
@@ -110,8 +110,10 @@ def test_every_page_opens_and_every_check_on_it_passes(scopes: dict[str, Scope],
     app = opened(name, scopes["half"].path, text=TEXT)
     assert not app.exception
     assert "✗" not in prose(app)
-    if name == "layer":         # not of [extract], which nothing follows
-        assert picture(app, "layer")[0]["position"] == 1
+    if name == "layer":         # of [extract], which the classes are read from
+        header, _ = picture(app, "layer")
+        assert header["position"] == len(header["tokens"]) - 1
+        assert header["answer"][0] in ("bad", "good", "so so")
     if name == "decoding":
         assert "closed by a special token" in prose(app)
 

@@ -66,7 +66,7 @@ def test_every_page_opens_and_every_check_on_it_passes(scope, name):
         assert "passed" in looks
         assert "failed" not in looks
     expected = {
-        "positions": "its positions are relative", "decoding": "this model is given one", "task": "the query stream may",
+        "positions": "its positions are relative", "decoding": "this model is given a finished one", "task": "the query stream may",
         "from_rnn": "does not read one text to write another",
     }
     assert expected.get(name, "") .replace("the query stream may", "may not see its own token") in prose(app)
@@ -123,4 +123,28 @@ def test_an_order_of_the_address_is_followed_and_outlives_an_edit_of_the_text(sc
     assert order_of(app) == [2, 0, 1]
     app.text_area(key="text").set_value("bade").run()
     assert order_of(app) == [2, 0, 1, 3]
-    assert order_of(opened(scope, "task", order="3-3-1", text="bad")) == [0, 1, 2]
+    look, sentence = note(app)
+    assert look == "note"       # nothing is wrong with it
+    assert sentence == (
+        "This order was made for another text than this one of 4 tokens: 4 is missing. What it names is kept in its turn, and the "
+        "others follow from left to right."
+    )
+    app.text_area(key="text").set_value("ba").run()
+    assert order_of(app) == [0, 1]
+    assert "this one of 2 tokens: 3 is not there." in note(app)[1]
+    app.button(key="order Reverse").click().run()
+    assert (order_of(app), note(app)) == ([1, 0], ("note", ""))
+
+
+@pytest.mark.parametrize(("order", "why"), [
+    ("3-3-1", "order must name no number twice"),
+    ("3-x-1", "order must be whole numbers from 1 to 10,000, hyphens between them"),
+    ("0-1-2", "order must be whole numbers from 1 to 10,000, hyphens between them"),
+])  # fmt: skip
+def test_an_order_of_the_address_that_is_none_is_named_beside_its_box(scope, order, why):
+    app = opened(scope, "task", order=order, text="bad")
+    assert order_of(app) == [0, 1, 2]
+    assert note(app) == ("note bad", f"In this page's address the {why}. The tokens are predicted from left to right.")
+    assert app.text_input(key="task-order").value == "1 2 3"
+    app.text_input(key="task-order").set_value("2 1 3").run()
+    assert (order_of(app), note(app)) == ([1, 0, 2], ("note", ""))

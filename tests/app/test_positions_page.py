@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from app_parts import picture, prose
+from app_parts import heatmap, picture, prose
 from small import Reversal, random_model, random_seq2seq
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 import models
 from models.analysis.permutation_test import ORDERS, new_order, shuffle_test, without_positions
-from models.analysis.position_measures import by_distance, measure
+from models.analysis.position_measures import measure, similarity_by_distance
 from models.checkpoint import save_checkpoint
 from models.decoding import greedy
 from models.layers.masks import Mask, look_ahead
@@ -49,9 +49,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {**kinds, "pre": write(root / "pre", norm="pre")}
 
 
-def page(folder: Path | str, source: str = TEXT, **params: str) -> AppTest:
+def page(folder: Path | str, source: str = TEXT, at: AppTest | None = None, **params: str) -> AppTest:
     """The page after a first run, with its controls set as a link would set them."""
-    at = AppTest.from_file(str(APP), default_timeout=60)
+    at = AppTest.from_file(str(APP), default_timeout=60) if at is None else at
     at._page_hash = calc_hash("positions")
     at.query_params["checkpoint"], at.query_params["source"] = str(folder), source
     for name, value in params.items():
@@ -61,30 +61,14 @@ def page(folder: Path | str, source: str = TEXT, **params: str) -> AppTest:
     return at
 
 
-def chart(at: AppTest, kind: str, key: str):
-    """The one chart of this key."""
-    return next(c for c in at.get(kind) if c.proto.id.endswith(key))
-
-
-def heatmap(at: AppTest, key: str) -> np.ndarray:
-    """The cells of a plotly heatmap on the page."""
-    z = json.loads(chart(at, "plotly_chart", key).proto.spec)["data"][0]["z"]
-    return decoded(z)
-
-
-def decoded(z: dict) -> np.ndarray:
-    import base64
-
-    flat = np.frombuffer(base64.b64decode(z["bdata"]), np.dtype(z["dtype"]))
-    return flat.reshape([int(n) for n in z["shape"].split(",")])
-
-
 @pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.parametrize("kind", [*KINDS, "pre"])
 def test_every_section_stands_for_every_kind_of_model(folders, kind, section):
     at = page(folders[kind], section=section)
     assert "✗" not in prose(at)
-    assert prose(at).count("✓") >= 1
+    turns_nothing = section == "Rotation"
+    assert (prose(at).count("✓") >= 1) != turns_nothing
+    assert ("No rotation is shown for this model" in prose(at)) == (section in ("Rotation", "Score by distance"))
 
 
 @pytest.mark.parametrize("how", ORDERS)
@@ -154,7 +138,7 @@ def test_learned_curves_have_no_wavelength(folders):
 
 def test_fewer_dimensions_than_are_drawn(folders, monkeypatch):
     """d_model is turned down while dimension 24 is drawn."""
-    monkeypatch.setattr("models.scope.shipped_folder", lambda: folders["sinusoidal"].parent)   # a name can be run again
+    monkeypatch.setattr("models.opening.shipped_folder", lambda: folders["sinusoidal"].parent)   # a name can be run again
     at = page("sinusoidal", section="Curves")
     assert at.multiselect(key="positions-dims").value == [0, 1, 8, 16, 24]
     at.select_slider(key="positions-d_model").set_value(8).run()
@@ -179,11 +163,15 @@ def test_the_comparison_says_what_was_measured(folders):
         assert "{} and {}, ".format(*m.neighbours.closest_pair) + f"{m.neighbours.least:.3f} apart" in text
 
 
-def test_the_query_is_the_models_own(folders):
-    at = page(folders["learned"], section="Added or concatenated", token="2")
+@pytest.mark.parametrize("head", [0, 2])
+def test_the_query_is_the_models_own(folders, head):
+    at = AppTest.from_file(str(APP), default_timeout=60)
+    at.query_params["site"], at.query_params["head"] = "encoder.layers.0.self_attn", str(head)
+    at = page(folders["learned"], section="Added or concatenated", token="2", at=at)
     trace = models.load(folders["learned"]).run(TEXT)
     site = trace.attention["encoder.layers.0.self_attn"]
-    q = site.q[0, :, 2].flatten() - site.projections["W_Q"][1]
+    bias = site.projections["W_Q"][1].unflatten(0, (site.n_heads, -1))[head]
+    q = site.q[0, head, 2] - bias
     for row in heatmap(at, "positions-product"):
         np.testing.assert_allclose(row, q.numpy(), atol=1e-5)
     x, p, total, folded = heatmap(at, "positions-sum")
@@ -299,12 +287,14 @@ def test_the_doubled_exponent_leaves_every_text_from_the_pair_that_is_named():
     ({}, "the same numbers"), ({"norm": "pre"}, "LayerNorm comes between"), ({"positions": "none"}, "this model itself adds no p"),
 ])  # fmt: skip
 def test_whose_the_products_are_is_said(changes, said):
-    assert order_text.through(random_model(**changes).config).endswith((said, f"{said})", f"(in this model {said})"))
+    found = order_text.through(random_model(**changes).config, "Encoder layer 1, head 1")
+    assert found.startswith("Both through W_Q of encoder layer 1, head 1, without its bias")
+    assert found.endswith((said, f"{said})", f"(in this model {said})"))
 
 
 def test_verdicts_follow_the_numbers():
     at_64 = {formula: measured.verdict(measure(formula, 100, 64, 5)) for formula in FORMULAS}
-    assert "one fixed rotation" in at_64["paper"]
+    assert "is the same rotation at every position" in at_64["paper"]
     assert "stand still" not in at_64["paper"]
     assert "52 of 64 dimensions stand still" in at_64["2^i"]
     assert "No matrix" in at_64["sin-sin"]
@@ -317,10 +307,10 @@ def test_verdicts_follow_the_numbers():
 
 def test_a_false_claim_fails():
     table = formula_table("paper", 9, 6)
-    assert all(c.passed for c in claims.table("paper", table, by_distance(table)))
+    assert all(c.passed for c in claims.table("paper", table, similarity_by_distance(table)))
     broken = table.clone()
     broken[3, 2] += 0.5
-    assert not any(c.passed for c in claims.table("paper", broken, by_distance(broken)))
+    assert not any(c.passed for c in claims.table("paper", broken, similarity_by_distance(broken)))
     assert not claims.own_table(broken[:4], table, "sinusoidal", table)[0].passed
     positioned = shuffle_test(random_model(), [4, 5, 6, 2], (1, 0, 2, 3))
     assert not claims.shuffled(positioned, positioned, positioned.original[-1])[0].passed
@@ -330,9 +320,9 @@ def test_files_hold_the_same_numbers():
     table = formula_table("paper", 7, 6)
     rows = list(csv.reader(io.StringIO(files.table_csv(table))))
     assert [[float(v) for v in row[1:]] for row in rows[1:]] == table.tolist()
-    with np.load(io.BytesIO(files.table_npz(table, wavelengths("paper", 6), by_distance(table)))) as kept:
+    with np.load(io.BytesIO(files.table_npz(table, wavelengths("paper", 6), similarity_by_distance(table)))) as kept:
         assert kept["table"].tolist() == table.tolist()
-        assert kept["similarity_mean"].tolist() == by_distance(table).mean.tolist()
+        assert kept["similarity_mean"].tolist() == similarity_by_distance(table).mean.tolist()
     measures = [measure(formula, 9, 6, 2) for formula in FORMULAS]
     rows = list(csv.DictReader(io.StringIO(files.measures_csv(measures))))
     assert [float(row["best matrix misses by"]) for row in rows] == [m.best_linear_miss for m in measures]

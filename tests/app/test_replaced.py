@@ -22,13 +22,15 @@ import viz_app
 from models import decoding
 from models.analysis import permutation_test, reach
 from models.analysis.masked_comparison import run_masked
-from models.checkpoint import add_to_record, load_checkpoint, save_checkpoint, seal, snapshot_path
-from models.layers.similarity import KINDS
-from models.scope import shipped_folder
+from models.checkpoint import add_to_record, load_checkpoint, save_checkpoint, seal
+from models.checkpoint_files import snapshot_path
+from models.layers.similarity import SIMILARITIES
+from models.opening import shipped_folder
 from models.trace.edits import Edits
 from viz_app.drawing.payload import unpack
 from viz_app.navigation import VIEWS as PAGES
 from viz_app.session import cache
+from viz_app.session.cache import opened as opened_models
 
 APP = Path(viz_app.__file__).with_name("app.py")
 SOURCE, TARGET, STEP = "3 May 2019", "2019-0", 500
@@ -44,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     record = json.loads((tmp_path / "dates" / "training.json").read_text())
     assert record.pop("checksums")
     (tmp_path / "dates" / "training.json").write_text(json.dumps(record))
-    for module in (models.scope, cache):
+    for module in (models.opening, opened_models):
         monkeypatch.setattr(module, "shipped_folder", lambda: tmp_path)
     return tmp_path / "dates"
 
@@ -306,7 +308,7 @@ def test_two_folders_with_the_same_weights_share_what_is_computed(folder: Path, 
     trace = cache.trace(one, (SOURCE, TARGET))
     assert cache.trace(two, (SOURCE, TARGET)) is trace
     assert cache.snapshot_trace(two, STEP, trace) is cache.snapshot_trace(one, STEP, trace)
-    swapped = {kind: cache.swapped_trace(two, kind, trace) for kind in KINDS if kind != one.config.similarity}
+    swapped = {kind: cache.swapped_trace(two, kind, trace) for kind in SIMILARITIES if kind != one.config.similarity}
     assert len({id(run) for run in (trace, cache.snapshot_trace(one, STEP, trace), *swapped.values())}) == 2 + len(swapped)
     for kind, run in swapped.items():
         (alone,) = one.with_similarity(kind).run_batch([(SOURCE, trace.streams["target"])])

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
-from app_parts import all_passed, component, picture, prose
+from app_parts import all_passed, component, of_key, picture, prose
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
@@ -46,17 +46,19 @@ def test_a_link_shows_its_position_and_its_head(trace: models.Trace) -> None:
     assert header["position"] == 3
     assert header["answer"]["title"] == "Expected after “9”"
     np.testing.assert_allclose(arrays["weights"], trace.attention[SELF].weights(2)[3].numpy(), atol=1e-6)
-    assert (app.selectbox(key="task-site").value, app.selectbox(key="task-head").value) == (SELF, 3)
+    assert [of_key(app.button_group, f"which-{part}").value for part in ("kind", "layer", "head")] == ["decoder_self", 1, 3]
     assert address(app)["task-position"] == ["3"]
-    assert "This model writes a date, however people write it, as ISO. Held-out exact match 100 % over 2,000 cases." in prose(app)
+    purpose = "This model turns a date, however it is written, into ISO format."
+    assert f"{purpose} Held-out exact match 100 % over 2,000 cases." in prose(app)
 
 
 def test_another_head_is_chosen_here_and_stands_in_the_url(trace: models.Trace) -> None:
     app = opened(task_position="5", site=CROSS, head="0")
-    app.selectbox(key="task-head").set_value(3).run()
+    of_key(app.button_group, "which-head").set_value(3).run()
     _, arrays = picture(app, "answers")
     np.testing.assert_allclose(arrays["weights"], trace.attention[CROSS].weights(2)[5].numpy(), atol=1e-6)
-    app.selectbox(key="task-site").set_value(SELF).run()
+    of_key(app.button_group, "which-kind").set_value("decoder_self").run()
+    of_key(app.button_group, "which-layer").set_value(1).run()
     header, arrays = picture(app, "answers")
     np.testing.assert_allclose(arrays["weights"], trace.attention[SELF].weights(2)[5].numpy(), atol=1e-6)
     assert header["position"] == 5
@@ -65,10 +67,9 @@ def test_another_head_is_chosen_here_and_stands_in_the_url(trace: models.Trace) 
 
 def test_of_the_encoders_heads_none_answers() -> None:
     app = opened(site="encoder.layers.1.self_attn", head="1")
-    assert app.selectbox(key="task-site").value == CROSS
-    assert set(app.selectbox(key="task-site").options) == {
-        f"{kind}, layer {n}" for kind in ("Decoder self", "Cross") for n in (1, 2)
-    }
+    kinds, layers = (of_key(app.button_group, f"which-{part}") for part in ("kind", "layer"))
+    assert (kinds.value, layers.value) == ("cross", 2)
+    assert (kinds.options, layers.options) == (["Decoder self", "Cross"], ["1", "2"])
     assert address(app)["site"] == ["encoder.layers.1.self_attn"]       # what is chosen elsewhere stays chosen
 
 

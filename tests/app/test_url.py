@@ -15,6 +15,7 @@ from streamlit.util import calc_hash
 import viz_app
 import viz_app.navigation  # every page declares its parameters
 from viz_app.session import url_state
+from viz_app.session.focus import HEAD
 from viz_app.session.parameters import Choice, Number, Parameter, Several, Switch, Text, Whole, declared, whole
 
 APP = Path(viz_app.__file__).with_name("app.py")
@@ -129,7 +130,7 @@ def test_kinds_of_parameters_hold_their_limits(monkeypatch: pytest.MonkeyPatch) 
 def test_a_name_is_one_parameters() -> None:
     with pytest.raises(ValueError, match="'head' is declared twice"):
         Text("head")
-    assert declared()["head"] is url_state.HEAD
+    assert declared()["head"] is HEAD
 
 
 def test_texts_have_whole_characters() -> None:
@@ -149,6 +150,9 @@ def test_a_page_of_which_everything_is_asked_wrongly_stands_as_for_a_newcomer(
     app = opened(page, **asked)
     assert not app.exception
     assert {**widgets(app), **free(app)} == {**fresh(page, **section), **free(app)}
+    sentence = said(app, "note address")["rows"][0][1]
+    refused = [name for name in widgets(app) if name not in section and declared()[name].unfit([value])]
+    assert [name for name in refused if f"{name} must" not in sentence] == []
     assert len(fresh(page, **section)) > 2
 
 
@@ -215,6 +219,35 @@ def test_a_checkpoint_that_cannot_be_named_is_named_as_such(value: str) -> None:
     assert not app.exception
     if value:
         assert "neither a folder nor a shipped checkpoint" in said(app, "note checkpoint")["rows"][0][1]
+
+
+@pytest.mark.parametrize(("page", "asked", "why"), [
+    ("", {"site": "decoder.layers.9.self_attn"}, "site must be an attention of this model, not decoder.layers.9.self_attn"),
+    ("", {"site": "decoder.layers.0.self_attn", "head": "99"}, "head must be below 4 here"),
+    ("", {"site": "decoder.layers.0.self_attn", "lock": "k99"}, "lock must be a token that is there"),
+    ("", {"growth": "true", "growth-step": "3"}, "growth-step must be one of 0,"),
+    ("inside", {"inside-view": "dance"}, "inside-view must be one of walk,"),
+    ("decoding", {"step": "many"}, "step must be a whole number from 1 to 99999"),
+    ("decoding", {"force": "x"}, "force says nothing that can be read"),
+    ("masks", {"decoder-mask": "painted"}, "decoder-mask says nothing that can be read"),
+])  # fmt: skip
+def test_what_an_address_asks_for_in_vain_is_said_until_something_is_chosen(page: str, asked: dict, why: str) -> None:
+    app = opened(page, **asked)
+    assert not app.exception
+    said_of = said(app, "note address")
+    assert said_of["look"] == "note bad"
+    assert said_of["rows"][0][1].startswith(f"This address asks for what is not there: {why}")
+    app.text_area(key="source").set_value("4 May 1999").run()
+    assert why in said(app, "note address")["rows"][0][1]
+    app.selectbox(key="checkpoint").set_value("dates-stacked").run()
+    assert not app.exception
+
+
+def test_an_address_that_asks_for_what_is_there_is_not_spoken_of() -> None:
+    app = opened("", site="decoder.layers.0.self_attn", head="1", lock="k2", growth="true", **{"growth-step": "0"})
+    assert not [part for part in app.get("bidi_component") if part.proto.id.endswith("-note address")]
+    app.selectbox(key="checkpoint").set_value("dates-bahdanau").run()      # which has no such site: nobody asked for that
+    assert not [part for part in app.get("bidi_component") if part.proto.id.endswith("-note address")]
 
 
 # --- out of a session and into another

@@ -1,4 +1,4 @@
-"""All benchmarks that need no browser, as one table. Those of the app need one: repaint, overview, clients."""
+"""All benchmarks that need no browser, as one table. Those of the app need one: repaint, overview, opening, clients."""
 
 from tests.benchmarks import decoding, marian, notebook, recording, recurrent, training, transformers_training, two_streams
 from tests.benchmarks.side_by_side import print_table

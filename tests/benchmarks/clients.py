@@ -42,8 +42,9 @@ class Client:
     answers: list[tuple[str, bytes]] = field(default_factory=list)
 
     async def arrive(self) -> None:
-        """The first run of the page."""
-        await self.commit("")
+        """The runs of the page until its model stands open."""
+        while not await self.commit(""):
+            pass
         self.live = await self.open()
 
     async def open(self) -> ClientConnection:
@@ -58,8 +59,8 @@ class Client:
         self.seconds.append(time.perf_counter() - start)
         self.answers.append((text, arrays["head"].tobytes()))
 
-    async def commit(self, text: str) -> None:
-        """Let Streamlit have the text, as the box does when typing rests."""
+    async def commit(self, text: str) -> bytes:
+        """Let Streamlit have the text, as the box does when typing rests; the head's payload, empty while the model opens."""
         await self._send(text)
         answer = b""
         async for message in self._messages():
@@ -77,6 +78,7 @@ class Client:
                 break
         if text:
             self.answers.append((text, answer))
+        return answer
 
     async def keep_editing(self, seconds: float) -> None:
         """An edit a second; a late answer delays the next edit, as it would a person who waits for the picture."""

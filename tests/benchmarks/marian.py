@@ -28,8 +28,9 @@ def write(model: Transformer, *, recorded: bool) -> list[int]:
     """The most probable token that is not </s>, 100 times."""
 
     def likeliest(log_probs: Tensor) -> int:
-        log_probs[END] = -torch.inf
-        return int(log_probs.argmax())
+        allowed = log_probs.clone()         # what is written is made in inference mode, and stays as it is
+        allowed[END] = -torch.inf
+        return int(allowed.argmax())
 
     return [step.token for step in written(model, SOURCE, likeliest, max_new=N_TOKENS, recorded=recorded)]
 

@@ -121,13 +121,14 @@ def test_fast_typing_loses_no_letter_and_ends_on_the_last(page: Page, dates: mod
 def test_a_text_of_several_lines_is_read_as_it_is_typed(page: Page) -> None:
     visit(page, checkpoint="gpt-char", text="ROMEO:", site="decoder.layers.0.self_attn", head="0")
     box = page.get_by_role("textbox", name="Text (type here)")
-    one_line = box.bounding_box()["height"]
+    standing = box.bounding_box()
     box.press("End")
     box.press("Enter")
     box.press_sequentially("But soft\nwhat\nlight")
     expect(page.locator(".head")).to_have_attribute("data-rows", str(1 + len("ROMEO:\nBut soft\nwhat\nlight")))
     in_url(page, "text", "ROMEO:\nBut soft\nwhat\nlight")
-    assert box.bounding_box()["height"] > one_line      # it grows with its text
+    assert box.bounding_box() == standing      # what is too long for it scrolls in it
+    assert box.evaluate("e => e.scrollHeight > e.clientHeight")
 
 
 def test_the_page_does_not_jump_while_one_types(page: Page) -> None:
@@ -154,12 +155,18 @@ def test_a_typed_target_is_read_as_given(page: Page, dates: models.Scope) -> Non
 def test_a_click_on_a_head_shows_it_and_the_arrows_go_on(page: Page, dates: models.Scope) -> None:
     see(page)
     trace = dates.run(DATE)
-    page.locator('.overview button[data-site="decoder.layers.0.self_attn"][data-head="1"]').click()
+    button, zoom = page.locator('.overview button[data-site="decoder.layers.0.self_attn"][data-head="1"]'), page.locator(".zoom")
+    button.click()
     assert_shows(page, trace.attention["decoder.layers.0.self_attn"], 1)
     expect(page.locator(".head .title")).to_contain_text("Decoder layer 1, head 2: what each character of the ISO date reads")
+    button.hover()
+    expect(zoom).to_be_visible()
+    box, large = zoom.bounding_box(), page.locator(".head").bounding_box()
+    assert box["x"] + box["width"] <= large["x"]        # beside the head that is chosen
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
+    expect(zoom).to_be_hidden()
     assert_shows(page, trace.attention["decoder.layers.0.cross_attn"], 2)
     in_url(page, "site", "decoder.layers.0.cross_attn")
     in_url(page, "head", "2")

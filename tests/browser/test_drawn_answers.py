@@ -15,7 +15,7 @@ from models.checkpoint import Checkpoint
 from models.scope import Scope
 from viz_app.drawing.payload import pack, unpack
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.url_state import Focus
+from viz_app.session.focus import Focus
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.payloads import payloads
 

@@ -88,7 +88,7 @@ def test_the_beam_is_a_column_a_step_with_the_best_on_top(stage: Stage) -> None:
         )
     assert (stage.attr("svg", "width"), stage.attr("svg", "height")) == (str(16 + 2 * 104 + 74), str(24 + 3 * 44))
     assert stage.text(".note") == (
-        "Best at the top; the number is the score, log-probability / ((5 + length) / 6)^α with α = 0.6. Thick: the "
+        "The beam as a tree: each step keeps the best few texts and drops the rest. Best at the top, with its score; thick: the "
         "path of the best. Click a node."
     )
 
@@ -149,7 +149,9 @@ def test_the_tree_scrolls_to_a_node_out_of_sight_and_stays_where_it_is_seen(stag
 def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
     data, arrays = beam_payload()
     stage.mount("beam_tree", 900).show(data)
-    assert stage.text(".lead") == "Step 2, place 2: ay … Log-probability −0.450 nats over 2 tokens, score −0.300."
+    score = "score −0.300 = log-probability / ((5 + 2) / 6)α = 0.6."
+    assert stage.text(".lead") == f"Step 2, place 2: ay … Log-probability −0.450 nats over 2 tokens; {score}"
+    assert stage.text(".lead sup") == "α = 0.6"
     assert stage.texts(".bar .token") == ["x", "y", "q"]
     assert stage.texts(".bar .number") == ["0.600", "0.300", "0.050"]
     assert stage.texts(".bar .mark") == ["", "this node", ""]
@@ -162,15 +164,16 @@ def test_the_chosen_node_says_what_it_expected_and_read(stage: Stage) -> None:
         "Cross-attention: what it read from the source (head 3)", "Self-attention: what it read from its own text (head 3)",
     ]  # fmt: skip
     assert (stage.data(".beam")["step"], stage.data(".beam")["rank"]) == ("2", "2")
-    assert stage.attrs(".lead span", "class") == [None, "token", None, None]
+    assert stage.attrs(".lead span", "class") == [None, "token", None, None, None]
     for at, said in (
-        ((0, 0), "Step 1, place 1: a … Log-probability −0.150 nats over 1 token, score −0.100."),
-        ((2, 2), "Step 3, place 3: bx [end]. Log-probability −2.250 nats over 2 tokens, score −1.500. It had ended "
-        "before this step and only waits in the beam."),
+        ((0, 0), "Step 1, place 1: a … Log-probability −0.150 nats over 1 token; score −0.100 = log-probability / "
+        "((5 + 1) / 6)α = 0.6."),
+        ((2, 2), "Step 3, place 3: bx [end]. Log-probability −2.250 nats over 2 tokens; score −1.500 = log-probability / "
+        "((5 + 2) / 6)α = 0.6. It had ended before this step and only waits in the beam."),
     ):  # fmt: skip
         stage.show(beam_payload(at)[0])
         assert stage.text(".lead") == said
-    assert stage.attrs(".lead span", "class") == [None, "token", None, None, "quiet"]
+    assert stage.attrs(".lead span", "class") == [None, "token", None, None, None, "quiet"]
     nothing = [[{**STEPS[0][0], "text": ""}]]
     stage.show(beam_payload((0, 0), steps=nothing)[0])
     assert "(no text yet)" in stage.text(".lead")
@@ -211,7 +214,7 @@ def test_without_attention_the_beam_hides_its_rows(stage: Stage) -> None:
     }
     stage.mount("beam_tree", 900).show(pack(header, ids=arrays["ids"], p=arrays["p"]))
     assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == [True, True]
-    assert "with α = 1." in stage.text(".note")
+    assert stage.text(".lead sup") == "α = 1"
     for name, hidden in (("cross", [False, True]), ("self", [True, False])):  # one of the two
         stage.show(pack(header, ids=arrays["ids"], p=arrays["p"], **{name: arrays[name]}))
         assert stage.js("(root) => [...root.querySelectorAll('.chips')].map((e) => e.hidden)") == hidden

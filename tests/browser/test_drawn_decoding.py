@@ -83,6 +83,7 @@ def payload(
     cached = [1_000_000 + 50_000 * i for i in range(len(written))]
     header = {
         "file": "one.decoding", **SAVED, "step": 2, "steps": max(len(GIVEN), len(written)), "note": "", "source": SOURCE,
+        "block": 1, "blocks": {},
         "parallel": {**parallel, "read": [label(t) for t in READ], "given": [label(t) for t in GIVEN],
          "predicted": [label(t if i != 1 else "w") for i, t in enumerate(GIVEN)], "best": best},
         "serial": {**serial, "read": [label(t) for t in ["[start]", *written[:-1]]], "written": [label(t) for t in written],
@@ -453,9 +454,9 @@ def test_the_lanes_are_called_what_they_are(stage: Stage, width: int, own: bool)
     go(stage, 3)
     training, inference = stage.texts(".lane-names .title")
     more = (
-        ". No text is typed at the left, so the model's own stands for the given text."
+        ". No text is typed on the left, so the model's own stands for the given text."
         if own
-        else ". The given text is the one typed at the left."
+        else ". The given text is the one typed on the left."
     )
     assert training == "Trainingall 5 positions at once, in 1 pass" + (more if width > 700 else "")
     rest = ", each token it writes is what it reads next" if width > 700 else ""
@@ -579,6 +580,24 @@ def test_the_chips_are_what_it_reads_at_the_step(stage: Stage) -> None:
             assert titles[0] == "Cross-attention: what it reads from the source (decoder layer 2, head 1)"
             who = "the given text" if name == "parallel" else "its own text"
             assert titles[1] == f"Self-attention: what it reads from {who} (decoder layer 2, head 1)"
+
+
+def test_of_a_long_text_the_chips_are_blocks_of_what_is_read(stage: Stage) -> None:
+    data, header, arrays = payload()
+    rows = {f"{name}_self": np.ascontiguousarray(arrays[f"{name}_self"][:, ::2]) for name in ("parallel", "serial")}
+    blocks = {
+        name: [[f"{i}–{i + 1}", "", False] for i in range(0, len(header[name]["read"]), 2)] for name in ("parallel", "serial")
+    }
+    stage.mount("stepper", 1200).show(stage.change(data, rows, block=2, blocks=blocks))
+    for step, n_open in ((1, 1), (2, 2)):
+        go(stage, step)
+        for name, later in (("parallel", "masked"), ("serial", "unknown")):
+            chips = stage.elements(f".panel.{name} .chips[data-side=self] .chip-token", "data-state", "data-weight", "title")
+            assert [state for _, state, *_ in chips] == ["open"] * n_open + [later] * (len(blocks[name]) - n_open)
+            assert np.float32(chips[0][2]) == rows[f"{name}_self"][step, 0]
+            assert chips[0][3].startswith("0–1: weight ")
+            said = stage.texts(f".panel.{name} .what")[2]
+            assert said.endswith("(decoder layer 2, head 1; of each 2 tokens the largest weight, hidden: the others)")
 
 
 def test_long_names_are_shortened_and_strong_chips_written_in_the_pages_colour(stage: Stage) -> None:
@@ -895,6 +914,8 @@ def test_the_cost_of_each_step_with_and_without_the_cache(stage: Stage) -> None:
     assert stage.attrs(".chart svg > rect", "y", "width", "height") == [{"y": "4", "width": "10", "height": "10"}] * 2
     names = {one[0]: float(one[1]) for one in texts}
     assert swatches == [(58, "#e69f00"), (162, ACCENT)]
+    assert stage.attrs(".chart svg rect", "fill-opacity") == ["0.15", None] * (1 + len(bars))       # hollow without the cache
+    assert [one and hex_of(one) for one in stage.attrs(".chart svg rect", "stroke")] == ["#e69f00", None] * (1 + len(bars))
     assert (names["without cache"], names["with cache"]) == (72, 176)
     steps = [one for one in texts if one[3] == "middle"]
     assert [one[0] for one in steps] == [str(i + 1) for i in range(7)]

@@ -110,7 +110,7 @@ def test_the_cells_grow_to_fill_the_room_they_have(stage: Stage, rows: int, cols
 
 
 def test_the_height_is_what_the_window_leaves_and_not_what_is_typed(stage: Stage) -> None:
-    for window, height in ((1600, 900), (1080, 795), (720, 435), (600, 380)):
+    for window, height in ((1600, 900), (1080, 812), (720, 452), (600, 380)):
         stage.page.set_viewport_size({"width": 1280, "height": window})
         for rows in (2, 97):
             shown(stage, weights_of(rows, 7))
@@ -123,7 +123,7 @@ def test_the_height_is_what_the_window_leaves_and_not_what_is_typed(stage: Stage
 
 def test_a_window_of_another_height_is_filled_too(stage: Stage) -> None:
     shown(stage)
-    for window, height in ((1080, 795), (1600, 900)):
+    for window, height in ((1080, 812), (1600, 900)):
         stage.page.set_viewport_size({"width": 1280, "height": window})
         stage.frames(3)
         assert stage.box(CELLS)["height"] == height
@@ -238,8 +238,10 @@ def test_the_axes_say_who_reads_and_what_is_read(stage: Stage) -> None:
     long = [one for one in stage.drawn(CELLS, "text") if "…" in one["text"]]
     assert [one["text"][0] for one in long] == ["v", "←"]
     assert 0 < HEIGHT - 30 - at["top"] - long[1]["wide"] < 20
-    assert long[1]["y"] == pytest.approx(HEIGHT - 30)
+    assert long[1]["y"] == pytest.approx(at["top"] + long[1]["wide"])
     assert 0 < stage.box(CELLS)["width"] - 8 - long[0]["wide"] < 20
+    shown(stage, queryAxis=f"who reads: {'w' * 300}", keyAxis=f"what is read: {'v' * 300}")       # what it is, and what of
+    assert {"what is read →", "← who reads"} < stage.written(CELLS).keys()
 
 
 def test_a_cell_with_room_has_its_number_in_ink_that_can_be_read(stage: Stage) -> None:
@@ -473,11 +475,13 @@ def curves(stage: Stage, group: int) -> list[tuple[tuple[float, ...], dict[str, 
 
 def columns(stage: Stage, queries: str = "q0", keys: str = "k0") -> tuple[float, float]:
     """Where the queries end and the keys begin, given a longest name of each: their names and 34 px for the weights, 98 at
-    least, 47 % and 32 % of the picture at most."""
+    least; 47 % and 32 % of the picture at most where both want more than that together."""
     width = stage.box(".lines .stage")["width"]
     wide = [stage.js("(root, t) => { const c = document.createElement('canvas').getContext('2d'); c.font = '14px sans-serif';"
                      " return c.measureText(t).width; }", text) for text in (queries, keys)]  # fmt: skip
-    left, right = (min(width * share, max(64, own) + 34) for own, share in zip(wide, (0.47, 0.32), strict=True))
+    left, right = (max(64, own) + 34 for own in wide)
+    if left + right > 0.79 * width:
+        left, right = min(0.47 * width, left), min(0.32 * width, right)
     return left, width - right
 
 
@@ -565,6 +569,16 @@ def test_long_tokens_leave_room_for_the_numbers(stage: Stage) -> None:
     box, width = stage.box("svg text.token[data-side=query]"), stage.box(".lines .stage")["width"]
     assert "…" in stage.texts("svg text.token[data-side=query]")[0]
     assert 0.47 * width - 30 - 10 < box["width"] <= 0.47 * width - 29
+
+
+def test_a_name_that_needs_it_has_the_room_that_the_other_column_leaves(stage: Stage) -> None:
+    shown(stage, keys=[["reading", "", False]] * COLS, width=700)
+    left, right = columns(stage, keys="reading")
+    width = stage.box(".lines .stage")["width"]
+    assert width - right > 0.32 * width
+    assert set(stage.texts("svg text.token[data-side=key]")) == {"reading"}
+    assert near(stage.attrs("svg text.token[data-side=key]", "x"), right, 0.5)
+    assert near(stage.attrs("svg text.token[data-side=query]", "x"), left, 0.5)
 
 
 @pytest.mark.parametrize("side", ["query", "key"])

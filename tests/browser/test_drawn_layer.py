@@ -72,7 +72,7 @@ def test_what_is_pointed_at_is_said_with_every_digit(stage: Stage) -> None:
     header, arrays = shown(stage)
     pads = ".all g:nth-of-type(3) rect[fill=transparent]:not(.hit)"
     for n, (column, say) in enumerate([("added", "length of what it adds"), ("direction", "cosine with the stream it read"),
-                                       ("length", "length of the stream behind it")]):
+                                       ("length", "length of the stream after it")]):
         box = stage.box(pads, n)
         stage.move(pads, box["width"] / 2, 8, n)
         said = tip(stage)

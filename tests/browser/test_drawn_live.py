@@ -719,6 +719,7 @@ def test_a_gesture_reaches_python(name: str, trigger: str, value: dict, told: li
 def test_wrappers_without_gestures_pass_on_what_they_show() -> None:
     for name, given, expected in (
         ("maps", (b"m", "my-key"), {"key": "my-key", "data": b"m"}), ("shuffle", (b"s", "my-key"), {"key": "my-key", "data": b"s"}),
+        ("by_distance", (b"d", "my-key"), {"key": "my-key", "data": b"d"}),
         ("plain", ({"look": "note"}, "my-key"), {"key": "my-key", "data": {"look": "note"}}),
     ):  # fmt: skip
         CALLS.clear()

@@ -33,6 +33,7 @@ ROWS, COLS = 5, 7
 BOARD, MARKS = ".painting .cells", ".painting .marks"
 TINT = weight_colour(57 / 254)
 LAYERS = [{"name": "padding", "reason": "nothing stands there"}, {"name": "look-ahead", "reason": ""}]
+WHOLE = {"block": 1, "first": [0, 0], "size": [ROWS, COLS]}
 DRAWN = {"name": "drawn", "reason": "forbidden by you"}
 QUERIES, KEYS = ([[f"{side}{i}", "", i == n - 1] for i in range(n)] for side, n in (("q", ROWS), ("k", COLS)))
 NAMES = ("before", "after", "difference")
@@ -61,7 +62,8 @@ def payload(painted: list | None = None, _arrays: dict | None = None, **changes:
     } | (_arrays or {})  # fmt: skip
     header = {
         "kind": "cross", "painted": painted or [], "title": "Which mask this is", "queries": QUERIES, "keys": KEYS,
-        "queryAxis": "who reads", "keyAxis": "what is read", "layers": LAYERS, "drawn": DRAWN, "story": ["First.", "Then."],
+        **WHOLE, "queryAxis": "who reads", "keyAxis": "what is read", "layers": LAYERS, "drawn": DRAWN,
+        "story": ["First.", "Then."],
         "strip": [
             {"kind": "encoder_self", "title": "Encoder", "rows": 3, "cols": 3, "pictures": [
                 {"name": "all", "offset": 70, "blocked": 4, "cells": 9}]},
@@ -72,7 +74,7 @@ def payload(painted: list | None = None, _arrays: dict | None = None, **changes:
         "effect": {
             "title": "Which head this is", "site": "decoder.layers.0.cross_attn", "head": 4, "kind": "cross",
             "file": "a-head", **SAVED, "queries": QUERIES, "keys": KEYS,
-            "queryAxis": "who reads", "keyAxis": "what is read", "scale": 0.5,
+            **WHOLE, "queryAxis": "who reads", "keyAxis": "what is read", "scale": 0.5,
             "labels": [["a", "", False], ["b", "", False], ["[end]", "", True]],
             "given": "Target", "outputs": ["old", "new"], "sums": [-2.75, -5.5004],
         },
@@ -135,8 +137,8 @@ def test_open_cells_are_tinted_and_blocked_ones_hatched(stage: Stage) -> None:
         assert (one["align"], one["colour"], one["font"]) == ("center", INK, "12px sans-serif")
     assert stage.text(".painting .title") == "Which mask this is"
     assert stage.text(".painting .legend") == (
-        "Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by you. A token paints "
-        "its whole row or column."
+        "Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by you. Click a token "
+        "to paint its whole row or column."
     )
     assert stage.attr(BOARD, "aria-label") == "Which mask this is. Arrow keys move, Space forbids or allows a cell."
     data = stage.data(".masks")
@@ -341,6 +343,40 @@ def test_a_click_turns_a_cell_and_a_second_turns_it_back(stage: Stage) -> None:
     assert len(stage.sent) == 3
 
 
+def test_of_a_part_of_a_long_text_the_cells_are_painted_by_their_places_in_all_of_it(stage: Stage) -> None:
+    _, arrays = shown(stage, first=[30, 60], size=[100, 90], painted=[[32, 63, 0], [1, 1, 0]])
+    expected = arrays["base"] == 0
+    expected[2, 3] = False
+    assert (open_cells(stage) == expected).all()
+    assert len([one for one in stage.drawn(MARKS, "frame") if alike(one["colour"], ORANGE)]) == 1      # the other is not shown
+    stage.click(BOARD, *at(stage, 4, 2))
+    assert stage.sent == [["paint", {"kind": "cross", "cells": [[32, 63, 0], [1, 1, 0], [34, 62, 0]]}]]
+    assert stage.text(".painting .legend").startswith("Queries 30 to 34 of 100, keys 60 to 66 of 90. Tinted: True")
+    stage.click(".all")
+    assert stage.sent[-1] == ["tile", {}]
+    stage.show(payload()[0], (2, 1))
+    assert stage.hidden(".all")
+
+
+def test_a_block_of_a_long_text_is_not_painted_but_shown_cell_by_cell(stage: Stage) -> None:
+    block = {"block": 10, "first": [0, 0], "size": [45, 70]}
+    effect = payload()[1]["effect"] | block
+    _, arrays = shown(stage, **block, painted=[[32, 61, 0]], effect=effect)
+    assert (open_cells(stage) == (arrays["base"] == 0)).all()
+    frames = [one for one in stage.drawn(MARKS, "frame") if alike(one["colour"], ORANGE)]
+    assert len(frames) == 1
+    assert stage.text(".painting .legend") == (
+        "Each cell is 10 × 10: tinted where any of them may be read, hatched where none may. Click to see and paint each of them."
+    )
+    stage.click(BOARD, *at(stage, 4, 2))
+    stage.press(" ")
+    stage.click(".panel.after canvas.cells", *at_panel(stage, 1, 1, 3))
+    assert stage.sent == [["tile", {"query": 44, "key": 25}], ["tile", {"query": 5, "key": 5}], ["tile", {"query": 15, "key": 35}]]
+    told = "Each cell is the largest of 10 × 10, in the difference the one furthest from 0; hidden: the other 99. Click"
+    assert stage.text(".effect .legend").startswith(told)
+    assert stage.hidden(".all")
+
+
 def test_a_stroke_paints_all_cells_it_passes_as_its_first(stage: Stage) -> None:
     _, arrays = shown(stage)
     mouse, box = stage.page.mouse, stage.box(BOARD)
@@ -500,13 +536,15 @@ def test_the_name_of_an_axis_is_as_long_as_its_side(stage: Stage) -> None:
             next(one for one in stage.drawn(BOARD, "text") if sign in one["text"] and "…" in one["text"]) for sign in "←→"
         )
         assert (along["x"], along["y"], along["font"]) == (2, 7, "12px sans-serif")
-        assert (down["x"], down["y"], down["font"]) == (8, box["height"] - 4, "12px sans-serif")
+        assert (down["x"], down["y"], down["font"]) == (8, pytest.approx(cells["top"] + down["wide"]), "12px sans-serif")
         for one, text, room in (
             (down, f"← {long}", box["height"] - cells["top"] - 6), (along, f"{long} →", box["width"] - 4),
         ):  # fmt: skip
             shorter = [text[: limit // 2] + "…" + text[len(text) - (limit - 1) // 2 :] for limit in range(len(text) - 1, 2, -1)]
             fits = (short for short, wide in zip(shorter, stage.js(measured, shorter), strict=True) if wide <= room)
             assert one["text"] == next(fits)
+    shown(stage, queryAxis="who reads: " + "m" * 300, keyAxis="what is read: " + "m" * 300)
+    assert {"what is read →", "← who reads"} < {one["text"] for one in stage.drawn(BOARD, "text")}
     shown(stage)
     assert stage.attrs(BOARD, "tabindex", "role") == [{"tabindex": "0", "role": "img"}]
 

@@ -37,7 +37,8 @@ CANVAS = "figure canvas"
 @functools.cache
 def payload(convention: str = "rows", site: str = CROSS) -> bytes:
     trace = letters.trace()
-    return inside_matrices.matrices(trace, inside_cell.cell(trace, trace.attention[site], HEAD, QUERY, KEY), TERMS, convention)
+    cell = inside_cell.chosen_cell(trace, trace.attention[site], HEAD, QUERY, KEY)
+    return inside_matrices.matrices(trace, cell, TERMS, convention)
 
 
 def shown(stage: Stage, convention: str = "rows", site: str = CROSS) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -188,6 +189,12 @@ def test_the_chosen_weight_stays_outlined_and_a_click_chooses_another(stage: Sta
         stage.click(CANVAS, box["width"] - 0.6, box["height"] - 0.6, n)
         last = {"query": (cols if turned else rows) - 1, "key": (rows if turned else cols) - 1}
         assert stage.sent[-1] == ["pick", last]
+    stage.show(stage.change(payload(convention), first=[100, 50], part="A part of it."))
+    n, (rows, cols), turned = picks[0]
+    stage.click(CANVAS, (1.5 if turned else 4.5) / cols * box["width"], (4.5 if turned else 1.5) / rows * box["height"], n)
+    assert stage.sent[-1] == ["pick", {"query": 101, "key": 54}]
+    assert stage.text(".note").startswith("A part of it. Blue is above 0")
+    assert (stage.data(".matrices")["query"], stage.data(".matrices")["key"]) == (str(100 + QUERY), str(50 + KEY))
 
 
 def test_a_blocked_cell_says_by_which_mask(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from models.checkpoint import Checkpoint
 from models.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.url_state import Focus
+from viz_app.session.focus import Focus
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.in_order import in_order
 

@@ -164,13 +164,13 @@ def test_a_picture_is_never_larger_than_56_and_rows_of_blocks_fit_the_window(sta
     lefts = [stage.box("section.block", n)["left"] for n in range(3)]
     assert lefts == sorted(set(lefts))  # beside each other
     shown(stage, 1200, kinds=(("encoder", 12),) * 3)
-    height = math.floor((1600 - 230 - 64) / 12)
+    height = math.floor((1600 - 246 - 64) / 12)
     assert place(stage, button("encoder", 0, 0))["w"] == min(56, height) - 3
     shown(stage, 300, kinds=(("encoder", 2), ("decoder", 12), ("cross", 6)))
-    height = math.floor((1600 - (230 + 64 * 3)) / (3 * 12))
+    height = math.floor((1600 - (246 + 64 * 3)) / (3 * 12))
     assert place(stage, button("encoder", 0, 0))["w"] == min(56, height, (300 - 20) // 5) - 3
     shown(stage, 520, kinds=(("encoder", 12), ("decoder", 2), ("cross", 2)), heads=(8, 8, 8))  # two columns
-    height = math.floor((1600 - (230 + 64 * 2)) / (2 * 12))
+    height = math.floor((1600 - (246 + 64 * 2)) / (2 * 12))
     assert place(stage, button("encoder", 0, 0))["w"] == min(56, height, (250 - 20) // 8) - 3
 
 
@@ -209,17 +209,20 @@ def test_the_key_runs_from_0_to_1_and_shows_masked(stage: Stage) -> None:
 
 def test_the_hint_says_what_rows_columns_and_pixels_are(stage: Stage) -> None:
     shown(stage)
+    box = "(root, one) => JSON.stringify(root.querySelector(one).getBoundingClientRect())"
+    seen = "(root, one) => root.querySelector(one).checkVisibility({ visibilityProperty: true })"
     assert stage.text(".hint") == "Rows: layers. Columns: heads. Click one, then use the arrow keys."
+    assert not stage.js(seen, ".pooled")
+    before = stage.js(box, ".foot")
     shown(stage, pools=(1, 4, 2))
-    assert (
-        stage.text(".hint")
-        == "Rows: layers. Columns: heads. Click one, then use the arrow keys. Each pixel = largest weight of 4 × 4."
-    )
+    assert stage.text(".pooled") == "Each pixel = largest weight of 4 × 4."
+    assert stage.js(seen, ".pooled")
+    assert stage.js(box, ".foot") == before
 
 
 def test_two_cells_a_pixel_are_said_too(stage: Stage) -> None:
     shown(stage, pools=(2, 2, 2))
-    assert stage.text(".hint").endswith(" Each pixel = largest weight of 2 × 2.")
+    assert stage.text(".pooled") == "Each pixel = largest weight of 2 × 2."
     stage.move(button("encoder", 0, 1), 10, 10)
     assert stage.text(".zoom .note").endswith(" Each pixel = largest of 2 × 2.")
 
@@ -263,13 +266,17 @@ def test_pointing_enlarges_a_head_and_names_it(stage: Stage) -> None:
     assert stage.hidden(".zoom")
 
 
-@pytest.mark.parametrize(("window", "top", "below"), [
-    ((1280, 1600), 0, True), ((1280, 1600), 1300, False), ((690, 1600), 0, False), ((690, 1600), 300, False),
+@pytest.mark.parametrize(("window", "top", "below", "width"), [
+    ((1280, 1600), 0, True, 300), ((1280, 1600), 1300, False, 300), ((690, 1600), 0, False, 300), ((690, 1600), 300, False, 300),
+    ((1280, 1600), 0, True, 150),
 ])  # fmt: skip
-def test_the_zoom_is_never_where_the_chosen_head_is_shown(stage: Stage, window: tuple, top: int, below: bool) -> None:
-    """That is beside all heads, and in a narrow window below them: it stands under a head, or over it where that does not fit."""
+def test_the_zoom_is_never_where_the_chosen_head_is_shown(
+    stage: Stage, window: tuple, top: int, below: bool, width: int
+) -> None:
+    """That is beside all heads, and in a narrow window below them: it stands under a head, or over it where that does not fit, and
+    is no wider than they are."""
     stage.page.set_viewport_size(dict(zip(("width", "height"), window, strict=True)))
-    shown(stage, 300, kinds=(("encoder", 2),))
+    shown(stage, width, kinds=(("encoder", 2),))
     stage.page.evaluate("(px) => { stage.host.style.marginTop = `${px}px`; }", top)
     for head in (0, 4):
         stage.move(button("encoder", 1, head), 5, 5)
@@ -279,7 +286,9 @@ def test_the_zoom_is_never_where_the_chosen_head_is_shown(stage: Stage, window: 
         if below:
             assert zoom["top"] == pytest.approx(at["bottom"] + 6, abs=0.6)
         else:
-            assert zoom["top"] == pytest.approx(max(0, at["top"] - 6 - zoom["height"]), abs=0.6)
+            over = max(0, at["top"] - 6 - zoom["height"])
+            assert zoom["top"] == pytest.approx(over if window[0] > 700 else min(over, all_["bottom"] - zoom["height"]), abs=0.6)
+        assert window[0] > 700 or zoom["bottom"] <= all_["bottom"] + 0.5
     stage.page.set_viewport_size({"width": 1280, "height": 1600})
 
 
@@ -293,7 +302,7 @@ def test_blocks_stand_beside_each_other_where_each_has_230_pixels(stage: Stage, 
 
 @pytest.mark.parametrize(
     ("window", "layers", "room"),  # the window less what stands over the blocks, and less 64 for the words of each row of them
-    [((1280, 894), 12, 600), ((1280, 893), 12, 599), ((700, 894), 12, 600), ((699, 894), 5, 5 * 43), ((699, 894), 9, 9 * 43),
+    [((1280, 910), 12, 600), ((1280, 909), 12, 599), ((700, 910), 12, 600), ((699, 910), 5, 5 * 43), ((699, 910), 9, 9 * 43),
      ((1280, 400), 5, 180), ((1280, 400), 6, 180)],
 )  # fmt: skip
 def test_all_layers_fit_the_height_of_the_window(stage: Stage, window: tuple[int, int], layers: int, room: int) -> None:
@@ -317,7 +326,7 @@ def test_many_heads_are_seen_without_scrolling(stage: Stage, heads: int, layers:
     assert first["w"] == first["h"] == pitch - (1 if pitch < 15 else 3)
     assert (last["x"], last["y"]) == (20 + (heads - 1) * pitch, 15 + (layers - 1) * pitch)
     assert last["x"] + last["w"] <= width
-    assert last["y"] + last["h"] <= 720 - 230 - 64
+    assert last["y"] + last["h"] <= 720 - 246 - 64
     assert chosen == ["2px" if pitch < 15 else "3px"]
     numbers = stage.drawn(".grid canvas", "text")
     along, down = (sorted({one[axis] for one in numbers})[1:] for axis in ("x", "y"))      # the first is the other axis's line

@@ -4,10 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import test_drawn_beam as beam
 import test_drawn_decoding as decoding
 import test_drawn_head as head
+import test_drawn_maps as maps
 import test_drawn_masks as masks
 import test_drawn_overview as overview
+import test_drawn_several as several
+import test_drawn_shuffle as shuffle
+import test_drawn_states as states
 import test_drawn_tables as tables
 from stage import RATIO, Stage, stage, stage_page
 
@@ -82,3 +87,60 @@ def test_the_lanes_of_decoding_are_drawn_larger(stage: Stage) -> None:
     box = stage.box(".lane-scroll svg")
     assert (box["width"], box["height"]) == pytest.approx((SCALE * wide, SCALE * tall), abs=1)
     assert stage.css(".lane-names", "height") == [stage.css(".lane-scroll svg", "height")[0]]
+
+
+def larger(stage: Stage, drawing: str) -> tuple[float, float]:
+    """The width and height that a drawing has to itself, after it has been held against its place on the page."""
+    _, _, wide, tall = (float(v) for v in stage.attr(drawing, "viewBox").split())
+    box = stage.box(drawing)
+    assert (box["width"], box["height"]) == pytest.approx((SCALE * wide, SCALE * tall), abs=1)
+    return wide, tall
+
+
+def test_the_shuffle_test_has_larger_letters_and_rows_as_high_as_before(stage: Stage) -> None:
+    shuffle.shuffle_shown(stage)
+    larger(stage, "svg")
+    row = stage.box("svg rect[data-map][data-row='1']")
+    assert row["height"] == pytest.approx(shuffle.PITCH - SCALE, abs=0.1)      # a gap between them as large as a line is wide
+    stage.move("svg rect[data-map][data-row='1']", 5, 5)
+    assert stage.text(".tip").startswith("1 ")
+
+
+def test_the_beam_is_larger_and_its_steps_stand_closer(stage: Stage) -> None:
+    stage.mount("beam_tree", 900).show(beam.beam_payload()[0])
+    wide, _ = larger(stage, ".tree-scroll svg")
+    assert wide == 2 * 8 + 2 * 92 + 74
+    first, third = (stage.box(f"g.node[data-step='{step}'][data-rank='1'] rect") for step in (1, 3))
+    assert third["left"] - first["left"] == pytest.approx(SCALE * 2 * 92, abs=0.1)
+    stage.page.evaluate("document.documentElement.style.removeProperty('--attnscope-scale')")      # it ends
+    stage.page.evaluate("stage.host.style.width = '800px'")
+    stage.frames(3)
+    first, third = (stage.box(f"g.node[data-step='{step}'][data-rank='1'] rect") for step in (1, 3))
+    assert third["left"] - first["left"] == pytest.approx(2 * 104, abs=0.1)
+
+
+def test_lines_of_several_heads_have_larger_letters(stage: Stage) -> None:
+    several.shown(stage)
+    larger(stage, ".strands > svg")
+    stage.move(".strands rect[data-side='key'][data-index='2']", 5, 5)
+    assert not stage.hidden(".tip")
+
+
+def test_maps_are_larger_and_what_is_pointed_at_is_meant(stage: Stage) -> None:
+    at, arrays = maps.maps_shown(stage)
+    assert at["tall"] == pytest.approx(max(at["side"], 26 / SCALE))
+    assert stage.box(".cells")["height"] == pytest.approx(SCALE * (74 + maps.ROWS * at["tall"] + 44), abs=1)
+    stage.move(".cells", SCALE * (at["left"] + 5.5 * at["side"]), SCALE * (at["top"] + 3.5 * at["tall"]))
+    assert (stage.data(".tip")["row"], stage.data(".tip")["col"]) == ("3", "5")
+    outline = stage.drawn(".marks", "frame")[-1]
+    assert (outline["x"], outline["w"]) == pytest.approx((SCALE * (at["left"] + 5 * at["side"]), SCALE * at["side"]), abs=0.5)
+    assert float(stage.data(".tip")["value"]) == pytest.approx(float(arrays["map0"][3, 5]))
+
+
+def test_states_are_named_larger_and_the_pointer_reads_a_number(stage: Stage) -> None:
+    stage.mount("states", 700).show(states.payload())
+    assert stage.box(".cells")["height"] == pytest.approx(420, abs=1)
+    at = {name: float(stage.data(".states")[name]) for name in ("left", "top", "side", "tall")}
+    assert at["tall"] == pytest.approx(40 / SCALE)
+    stage.move(".cells", SCALE * (at["left"] + 2.5 * at["side"]), SCALE * (at["top"] + 1.5 * at["tall"]))
+    assert stage.text(".tip .number") == "2.00000"

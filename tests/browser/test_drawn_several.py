@@ -121,6 +121,12 @@ def test_a_tick_a_heading_and_a_token_are_told(stage: Stage) -> None:
     stage.show(payload(query=4), (2, 1))
     stage.click(".strands rect[data-side=query]", n=4)
     assert stage.sent[-1][1] == {"query": -1}
+    stage.show(stage.change(payload(query=4), block=5), (3, 1))       # of a long text: a token of the block
+    note = "Each line is the largest of 5 × 5 weights; hidden: the other 24. A heading"
+    assert stage.text(".note").startswith(note)
+    stage.click(".strands rect[data-side=query]", n=2)
+    stage.click(".strands rect[data-side=query]", n=4)
+    assert [news for _, news in stage.sent[-2:]] == [{"query": 10}, {"query": -1}]
 
 
 @pytest.mark.parametrize("width", [375, 960, 1600])

@@ -220,6 +220,9 @@ def test_the_mean_change_has_a_bar_a_stage_and_a_test(stage: Stage) -> None:
         assert one[3] == "middle"
     swatches = [one for one in stage.elements(f"{inside(3)} rect:not([data-bar])", "x", "y", "fill") if float(one[2]) == floor + 36]
     assert [(float(one[1]), hex_of(one[3])) for one in swatches] == [(46, ACCENT), (216, "#e69f00")]
+    hollow = {"fill": swatches[1][3], "fill-opacity": "0.15", "stroke": swatches[1][3]}       # told apart without colours, too
+    apart = stage.attrs(f"{inside(3)} rect[data-bar='1'], {inside(3)} rect[fill-opacity]", "fill", "fill-opacity", "stroke")
+    assert apart == [hollow] * 4
     legend = [one for one in texts if one[0] in names]
     assert [(one[0], float(one[1])) for one in legend] == [(names[0], 63), (names[1], 233)]
     turned = stage.elements(f"{inside(3)} text[transform]", "transform")

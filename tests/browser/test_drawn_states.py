@@ -53,7 +53,8 @@ def test_the_frames_the_names_and_the_ways_stand_where_they_belong(stage: Stage)
     assert near([texts["there →"]["x"]], LEFT)
     assert near([texts["← back"]["x"]], LEFT + 6 * wide)
     assert {"the axis", "2.00", "−2.00"} <= set(texts)
-    assert texts["−2.00"]["x"] < texts["2.00"]["x"]
+    assert texts["value"]["x"] < texts["−2.00"]["x"] < texts["2.00"]["x"]        # what the colours stand for
+    assert texts["value"]["y"] == texts["2.00"]["y"]
 
 
 def test_one_direction_has_one_frame_and_no_parting_line(stage: Stage) -> None:

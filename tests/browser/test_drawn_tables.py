@@ -44,7 +44,7 @@ TOP, ROW = 40, 22  # px: the heads of the columns, one row
 @functools.cache
 def payload(component: str = "walk", site: str = CROSS, query: int = QUERY, key: int = KEY, source: str = letters.SOURCE) -> bytes:
     trace = letters.trace(source)
-    return getattr(inside_cell, component)(trace, inside_cell.cell(trace, trace.attention[site], HEAD, query, key), TERMS)
+    return getattr(inside_cell, component)(trace, inside_cell.chosen_cell(trace, trace.attention[site], HEAD, query, key), TERMS)
 
 
 def shown(stage: Stage, component: str = "walk", width: int = 1000, **how: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

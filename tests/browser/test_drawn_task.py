@@ -12,7 +12,7 @@ from stage import Stage, alike, hex_of, stage, stage_page, weight_colour
 
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.url_state import Focus
+from viz_app.session.focus import Focus
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.next_token import next_token
 

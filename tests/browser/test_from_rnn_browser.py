@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, in_url, page, rested, visit
+from served_app import browser, context, go, in_url, page, rested, visit
 from small import Reversal, random_model
 
 import models
-from models.analysis.reach import BIDIRECTIONAL, CNN, KINDS, RNN, SELF_ATTENTION, Choice, Reach, reach
+from models.analysis.reach import BIDIRECTIONAL, CNN, LAYER_KINDS, RNN, SELF_ATTENTION, Choice, Reach, reach
 from models.checkpoint import save_checkpoint
 
 TEXT = "abcde"
@@ -25,10 +25,15 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def asked(folder: Path, **params: str) -> dict[str, str]:
+    """What stands in the URL of this page."""
+    link = {f"from-rnn-{name}": value for name, value in {"section": "What reaches what", "seed": str(SEED), **params}.items()}
+    return {"checkpoint": str(folder), "source": TEXT, **link}
+
+
 def opened(page: Page, folder: Path, ready: str = ".maps[data-painted]", **params: str) -> None:
     """A fresh session at this link."""
-    link = {f"from-rnn-{name}": value for name, value in {"section": "What reaches what", "seed": str(SEED), **params}.items()}
-    visit(page, "from-rnn", ready, checkpoint=str(folder), source=TEXT, **link)
+    visit(page, "from-rnn", ready, **asked(folder, **params))
 
 
 def computed(folder: Path, kind: str, text: str = TEXT, **sizes: int) -> Reach:
@@ -52,7 +57,7 @@ def point(page: Page, which: int, row: int, column: int) -> dict:
 
 def test_a_cell_says_its_exact_norm_in_every_layer(page, checkpoint):
     opened(page, checkpoint)
-    for which, kind in enumerate(KINDS):
+    for which, kind in enumerate(LAYER_KINDS):
         norms = computed(checkpoint, kind).norms
         told = point(page, which, 4, 1)
         assert told["value"] == pytest.approx(float(norms[4, 1]), rel=1e-4, abs=1e-9)
@@ -121,7 +126,7 @@ def test_a_picture_and_the_norms_can_be_taken_away(page, checkpoint):
 def test_nothing_is_wider_than_the_screen(page, checkpoint, width):
     page.set_viewport_size({"width": width, "height": 900})
     for section in ("What reaches what", "Parallel and cost", "Sentence length", "Two alignments"):
-        opened(page, checkpoint, ".headline", section=section)
+        go(page, "from-rnn", ".headline", **asked(checkpoint, section=section))
         rested(page)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), section
         assert not page.locator("[data-testid=stException]").count()

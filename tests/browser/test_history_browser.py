@@ -85,7 +85,7 @@ def test_back_on_decoding_takes_back_a_forced_token_and_a_node_but_not_what_typi
     other.click()
     in_url(page, "force", forced)
     rested(page)
-    page.get_by_text("beam", exact=True).click()
+    page.locator(".st-key-decoding-how").get_by_text("beam", exact=True).click()
     in_url(page, "decoding-how", "beam")
     page.locator(".beam .node[data-step='4'][data-rank='2']").click()
     in_url(page, "node", "4:2")

@@ -15,7 +15,7 @@ from small import N_HEADS, random_model
 
 import models
 from models import Trace
-from models.analysis import head_walk
+from models.analysis import head_sum, head_walk, softmax
 from models.analysis.head_walk import Walk
 from models.checkpoint import save_checkpoint
 from models.tokenizers.base import Tokenizer
@@ -99,7 +99,7 @@ def test_the_slider_walks_from_the_vectors_to_the_output(opened, trace):
         if stage == 7:
             for cell in range(d):
                 assert near(pointed(page, "parts", 1 + n, cell, d)["value"], w.b[cell])
-    every = head_walk.heads(trace, trace.attention[SITE], QUERY)
+    every = head_sum.heads(trace, trace.attention[SITE], QUERY)
     assert near(pointed(page, "added", HEAD, 4, d_model)["value"], w.added[4])
     assert near(pointed(page, "norm", HEAD)["value"], every.norms[HEAD])
     assert near(pointed(page, "added", len(every.added) + 1, 4, d_model)["value"], every.total[4])
@@ -224,12 +224,12 @@ def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(page: Page)
 
 def test_head_layer_and_kind_can_be_changed_here(opened):
     page = opened()
-    page.locator(".st-key-inside-head").get_by_role("radio").nth(2).click()
+    page.locator(".st-key-which-head").get_by_role("radio").nth(2).click()
     expect(page.locator(".walk")).to_have_attribute("data-head", "2")
     in_url(page, "head", "2")
-    page.locator(".st-key-inside-layer").get_by_role("radio").nth(0).click()
+    page.locator(".st-key-which-layer").get_by_role("radio").nth(0).click()
     expect(page.locator(".walk")).to_have_attribute("data-site", "decoder.layers.0.cross_attn")
-    page.locator(".st-key-inside-kind").get_by_role("radio").nth(0).click()
+    page.locator(".st-key-which-kind").get_by_role("radio").nth(0).click()
     expect(page.locator(".walk")).to_have_attribute("data-site", "encoder.layers.0.self_attn")
 
 
@@ -303,7 +303,7 @@ def test_what_the_scaling_does(opened, trace):
     assert float(first.nth(1).inner_text()) == pytest.approx(float(w.weights.max()), rel=1e-3)
     assert float(first.nth(2).inner_text()) == pytest.approx(float(w.raw.softmax(-1).max()), rel=1e-3)
     entropy = page.locator("table tr").nth(2).locator("td").nth(1).inner_text()
-    assert float(entropy) == pytest.approx(float(head_walk.entropy(w.weights)), rel=1e-3)
+    assert float(entropy) == pytest.approx(float(softmax.entropy(w.weights)), rel=1e-3)
     expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(3)
 
 

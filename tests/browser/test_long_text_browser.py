@@ -87,3 +87,20 @@ def test_a_long_text_is_sent_in_blocks_and_a_click_shows_exact_weights(page: Pag
     page.go_back()
     expect(page.locator(".head")).to_have_attribute("data-block", str(BLOCK))
     in_url(page, "tile", "")
+
+
+def test_the_files_of_a_long_text_come_while_they_are_made(page: Page, folder: Path, site: AttentionSite) -> None:
+    visit(page, "attention", checkpoint=str(folder), text=TEXT, site=NAME, head=str(HEAD))
+    rested(page)
+    buttons = page.locator(".st-key-downloads")
+    expect(buttons.get_by_text("This head, npz")).to_be_visible()
+    assert "all 16,777,216 weights" in page.locator("[data-testid=stCaptionContainer]", has_text="Of this head").text_content()
+    link = buttons.locator("a", has_text="This head, npz")
+    link.evaluate("a => a.target = '_self'")        # a download from a new tab belongs to no page of the test
+    with page.expect_download() as saved:
+        link.click()
+    with np.load(saved.value.path()) as held:
+        assert held["weights"].shape == (N, N)
+        some = slice(1000, 1064)
+        np.testing.assert_allclose(held["weights"][some], site.weights(HEAD, rows=some).numpy(), atol=1e-6)
+        assert held["about"].tolist()[0] == "model: long"

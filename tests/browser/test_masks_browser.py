@@ -13,6 +13,14 @@ from models.scope import Scope
 from models.trace.edits import Edits, MaskChange
 
 LONG, SHORT = "March 5, 2021", "24/07/69"
+PLACES = """() => {      // where the mask to paint on stands, frame by frame
+  window.places = new Set();
+  const look = () => {
+    places.add(document.querySelector(".st-key-mask_painter").getBoundingClientRect().y);
+    requestAnimationFrame(look);
+  };
+  look();
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +33,7 @@ def opened(page: Page) -> Page:
     """A fresh session with both texts."""
     page.set_viewport_size({"width": 1280, "height": 1300})     # all of it, so that the pointer reaches it
     visit(page, "masks", ".masks[data-painted]", **{"checkpoint": "dates", "source": LONG, "masks-second": SHORT})
+    rested(page)
     return page
 
 
@@ -68,6 +77,7 @@ def compare(page: Page, before: MaskedRun, after: MaskedRun) -> None:
 
 def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope) -> None:
     compare(opened, *computed(dates, Edits()))
+    opened.evaluate(PLACES)
     opened.mouse.click(*cell(opened, 3, 3))
     settled(opened, "1 cell forbidden")
     compare(opened, *computed(dates, Edits.of_kinds(decoder_self=MaskChange(forbidden=((3, 3),)))))
@@ -81,8 +91,10 @@ def test_painting_cells_runs_the_model_with_that_mask(opened: Page, dates: Scope
     compare(opened, *computed(dates, Edits.of_kinds(decoder_self=MaskChange(forbidden=forbidden, opened=((0, 2),)))))
     in_url(opened, "decoder-mask", "f3.3_f5.0-4_a0.2")
     rested(opened)
+    assert opened.evaluate("places.size") == 1
     opened.mouse.click(*cell(opened, 3, 3))       # again: as it was
     settled(opened, "5 cells forbidden, 1 cell allowed")
+    in_url(opened, "decoder-mask", "f5.0-4_a0.2")     # the account is painted before the address has it
     opened.reload()
     opened.wait_for_selector(".masks[data-painted]")
     settled(opened, "5 cells forbidden, 1 cell allowed")

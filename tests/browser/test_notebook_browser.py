@@ -178,3 +178,19 @@ def test_a_page_follows_the_system_and_a_frame_grows_with_what_it_holds(run: Tra
     expect(frame).to_have_attribute("data-theme", "light")
     book.wait_for_function("parseFloat(document.querySelector('iframe').style.height) > 800")
     assert frame.evaluate("(e) => e.scrollHeight - innerHeight") == 0
+
+
+def test_what_fits_itself_to_a_frame_does_not_grow_with_it(run: Trace, offline: Callable[..., Page]) -> None:
+    """As wide as a cell of JupyterLab: the frame grows by what does not fit, the picture keeps the height it began with."""
+    pictures = [heads(run), head(run, 2, 3), mask(run)]
+    book = offline(f"<body>{''.join(picture._repr_html_() for picture in pictures)}</body>", size={"width": 848, "height": 720})
+    stages = (".head .stage", ".head .stage", ".masks .stage.paintable")
+    for n, (stage, tall) in enumerate(zip(stages, (380, 380, 400), strict=True)):
+        frame = book.frame_locator("iframe").nth(n)
+        expect(frame.locator(stage).first).to_be_visible()
+        expect(frame.locator(stage).first).to_have_css("height", f"{tall}px")
+        book.wait_for_timeout(300)          # a frame that grows without end has done so by now
+        expect(frame.locator(stage).first).to_have_css("height", f"{tall}px")
+        assert frame.locator("html").evaluate("(e) => e.scrollHeight - innerHeight") == 0
+        held = frame.locator("body").evaluate("(e) => e.getBoundingClientRect().height")
+        assert held - 20 <= book.locator("iframe").nth(n).bounding_box()["height"] <= max(held + 20, pictures[n].height)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import PATIENCE, browser, context, in_url, page, rested, visit
+from served_app import PATIENCE, browser, context, go, in_url, page, rested, visit
 from small import Reversal, random_model
 
 import models
@@ -18,6 +18,7 @@ from models.checkpoint import save_checkpoint
 from models.layers.positions import FORMULAS, formula_table
 from viz_app.views.positions import text as say
 from viz_app.views.positions.measured_text import measured_rows
+from viz_app.views.positions.page import SECTIONS
 from viz_app.views.positions.shuffle import says
 
 TEXT = "abcde"
@@ -37,10 +38,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def asked(folder: Path, **params: str) -> dict[str, str]:
+    """What stands in the URL of this page."""
+    return {"checkpoint": str(folder), "source": TEXT, **{f"positions-{name}": value for name, value in params.items()}}
+
+
 def opened(page: Page, folder: Path, **params: str) -> None:
     """A fresh session at this link."""
-    asked = {"checkpoint": str(folder), "source": TEXT, **{f"positions-{name}": value for name, value in params.items()}}
-    visit(page, "positions", ".checks", **asked)
+    visit(page, "positions", ".checks", **asked(folder, **params))
 
 
 def cells(page: Page, key: str, wanted: np.ndarray) -> np.ndarray:
@@ -153,12 +158,11 @@ def test_a_picture_and_a_table_can_be_taken_away(page, checkpoint):
     assert picture.value.suggested_filename == "paper.20x8.positions.map.svg"
 
 
-@pytest.mark.parametrize("section", ["Shuffle test", "Curves", "Map", "Two misprints", "Added or concatenated"])
-def test_nothing_is_wider_than_the_screen(page, checkpoint, section):
-    page.set_viewport_size({"width": 420, "height": 800})
-    opened(page, checkpoint, section=section)
-    rested(page)
-    for width in (420, 1280, 1600):
-        page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_function("width => innerWidth === width && document.documentElement.scrollWidth <= width + 1", arg=width)
-    assert not page.locator("[data-testid=stException]").count()
+def test_nothing_is_wider_than_the_screen(page, checkpoint):
+    for section in SECTIONS:
+        go(page, "positions", ".headline", **asked(checkpoint, section=section))
+        rested(page)
+        for width in (420, 1280, 1600):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.wait_for_function("width => innerWidth === width && document.documentElement.scrollWidth <= width + 1", arg=width)
+        assert not page.locator("[data-testid=stException]").count(), section

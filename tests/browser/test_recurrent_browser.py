@@ -4,7 +4,7 @@ import re
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, page, rested, visit  # noqa: F401 (fixtures)
+from served_app import browser, context, go, page, rested, visit  # noqa: F401 (fixtures)
 
 import models
 from viz_app.navigation import VIEWS
@@ -32,7 +32,7 @@ WATCH = """() => {      // what the picture of the states looks like, frame by f
 @pytest.mark.parametrize("checkpoint", ["dates-bahdanau", "dates-rnn"])
 def test_no_part_of_any_page_fails(page: Page, checkpoint: str) -> None:   # noqa: F811 (a fixture)
     for path in VIEWS:
-        visit(page, path, ready=".headline", checkpoint=checkpoint, source=DATE)
+        go(page, path, ".headline", checkpoint=checkpoint, source=DATE)
         rested(page)
         expect(page.get_by_text(re.compile("BidiComponent Error|Traceback"))).to_have_count(0)
         expect(page.locator("[data-testid=stException]")).to_have_count(0)

@@ -22,7 +22,7 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.views.decoding import steps as decoding_payloads
 from viz_app.views.decoding.payloads import Choices, Place, given_ids
 from viz_app.views.decoding.payloads import story as told
-from viz_app.views.decoding.steps import reading
+from viz_app.views.decoding.shown_attention import reading
 
 PART = assemble("stepper", *stepper.SCRIPTS, styles=("parts.css",))
 TOKENIZER = Tokenizer.characters("abcde")
@@ -103,7 +103,7 @@ def test_a_prompt_is_given_to_both_and_what_follows_is_counted_from_there(page, 
     assert "With the cache: 4 keys and values kept, 1 computed now" in later
     assert "Without it: all 5 computed, 4 of them again." in later
     assert "source" not in later
-    own, typed = "Nothing is typed under “What follows”, so the model's own stands", "The given text is the one typed at the left."
+    own, typed = "Nothing is typed under “What follows”, so the model's own stands", "The given text is the one typed on the left."
     assert (own in later, typed in later) == (continuation is None, continuation is not None)
     n = len(continuation or "aaa")
     assert [state for state, _ in shown["parallel"]] == ["open"] * 5 + ["masked"] * (n - 2)

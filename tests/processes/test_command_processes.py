@@ -11,9 +11,22 @@ from pathlib import Path
 
 import pytest
 import torch
+from hub_models import BY_NAME
 
 import viz_app
 
+# The command, where Ctrl-C is pressed as it begins to import what stands first behind it.
+PRESSED = """
+import os, signal, sys
+moment = sys.argv.pop(1)
+class Pressed:
+    def find_spec(self, name, *_):
+        if name == moment:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Pressed())
+from viz_app.command import main
+sys.exit(main())
+"""
 RUN = (
     "--d-model 21 --n-heads 3 --d-ff 23 --n-encoder-layers 1 --n-decoder-layers 1 --batch-size 5 --device cpu "
     "--validate-every 3 --score-cases 2 --save-every 2"
@@ -33,6 +46,15 @@ def test_the_real_command_with_a_real_ctrl_c(tmp_path):
     assert "--resume goes on from there" in rest
     stopped = int(rest.split("stopped at step ")[1].split(";")[0])
     assert torch.load(tmp_path / "state.pt", weights_only=True)["step"] == stopped >= 3
+
+
+@pytest.mark.parametrize("moment", ["torch", "transformers.models.gpt2.modeling_gpt2"])
+def test_ctrl_c_while_it_imports_or_loads_is_one_line(tmp_path, moment):
+    BY_NAME["GPT2LMHeadModel"].save(tmp_path)
+    command = [sys.executable, "-c", PRESSED, moment, "inspect", str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "attnscope: stopped\n")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="stands in for xdg-open")

@@ -23,7 +23,8 @@ import torch
 import models
 from models.architectures.attention_only import AttentionOnlyConfig
 from models.architectures.seq2seq import Seq2SeqConfig
-from models.checkpoint import CheckpointError, add_to_record, snapshot_path
+from models.checkpoint import CheckpointError, add_to_record
+from models.checkpoint_files import snapshot_path
 from models.tokenizers.base import Tokenizer
 from tests.robustness.damage import draw
 from tests.small import Reversal, reversal_trainer

@@ -26,7 +26,7 @@ from tests.benchmarks.serving import APP as SERVER
 from tests.benchmarks.serving import served
 from tests.served_app import CHROMIUM, FLAGS
 from viz_app.drawing.payload import unpack
-from viz_app.session import live
+from viz_app.session import live, opening
 from viz_app.session.parameters import whole
 
 APP = Path(viz_app.__file__).with_name("app.py")
@@ -170,6 +170,7 @@ def injected(page: Page) -> int:
 
 
 def _opened(source: str) -> AppTest:
+    opening.PATIENCE = 600      # one run of the page waits for its model
     app = AppTest.from_file(str(APP), default_timeout=120)
     app.query_params["checkpoint"], app.query_params["source"] = "dates", source
     app.run()

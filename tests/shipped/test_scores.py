@@ -11,10 +11,11 @@ from small import random_model, random_seq2seq
 
 import models
 from models import evaluate_command
-from models.checkpoint import CheckpointError, add_to_record, seal, snapshot_path
+from models.checkpoint import CheckpointError, add_to_record, seal
+from models.checkpoint_files import snapshot_path
 from models.cli import main
 from models.fingerprint import fingerprint, weights_digest
-from models.scope import shipped_folder
+from models.opening import shipped_folder
 from models.tasks import open_task
 from models.tokenizers.base import Tokenizer
 from models.training.scores import at_snapshot, of_weights, unmeasured
@@ -72,7 +73,7 @@ def test_a_fingerprint_knows_neither_folder_nor_record(dates: Path, tmp_path: Pa
     other = Path(shutil.copytree(dates, tmp_path / "other"))
     assert models.load(other, device="cpu").fingerprint == there.fingerprint
     assert models.load(other, device="cpu", snapshot=125).fingerprint != there.fingerprint
-    swapped = {there.with_similarity(name).fingerprint for name in models.layers.similarity.KINDS}
+    swapped = {there.with_similarity(name).fingerprint for name in models.layers.similarity.SIMILARITIES}
     assert len(swapped) == 5
     assert there.fingerprint in swapped       # under its own similarity it is the same model
     assert there.with_similarity("additive").fingerprint == there.with_similarity("additive").fingerprint

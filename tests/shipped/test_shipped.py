@@ -18,7 +18,7 @@ from models import cli, train_command
 from models.analysis.checks import check_site
 from models.layers import masks
 from models.layers.masks import Mask
-from models.scope import shipped_folder
+from models.opening import shipped_folder
 from models.tasks import open_task
 from models.tasks.base import Case
 from models.tasks.translation import TATOEBA_LICENCE

@@ -9,17 +9,17 @@ import torch
 import models
 from models import Scope
 from models.analysis.checks import ROUNDING, check_site, check_used
-from models.analysis.head_walk import check_walk
+from models.analysis.walk_checks import check_walk
 from models.decoding.runs import Method, autoregressive
 from models.layers import similarity
 from models.trace.edits import Edits, MaskChange
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
-from viz_app.session.url_state import Focus
 from viz_app.sidebar.examples import readable_examples
 from viz_app.views.attention import payloads as attention
 from viz_app.views.decoding import payloads as decoding
-from viz_app.views.decoding.steps import reading
+from viz_app.views.decoding.shown_attention import reading
 from viz_app.views.masks import payloads as masks
 from viz_app.views.task import payloads as task
 

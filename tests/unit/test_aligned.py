@@ -8,13 +8,13 @@ from small import VOCAB, random_attention_only, random_ids, random_model, random
 from torch.utils.flop_counter import FlopCounterMode
 
 from models import decoding
-from models.analysis.multiply_adds import decoder_pass, work
+from models.analysis.multiply_adds import count_multiply_adds, decoder_pass
 from models.architectures.transformer import Transformer
 from models.decoding import runs as decoding_runs
 from models.decoding.runs import Method
 from models.layers import masks
 from models.layers.masks import Mask
-from models.layers.similarity import KINDS
+from models.layers.similarity import SIMILARITIES
 from models.scope import Scope
 from models.tokenizers.base import END, START
 from models.trace import record
@@ -119,7 +119,7 @@ def test_a_draw_keeps_its_luck_where_a_token_is_forced(tiny: Transformer) -> Non
 def test_beam_reads_its_best_step_by_step(scope: Scope) -> None:
     source = scope.encode(source="abc")["source"].ids
     result = decoding_runs.autoregressive(scope.model, source, Method("beam", width=3))
-    best = result.beam[-1].kept[0]
+    best = result.beam[-1].hypotheses[0]
     assert result.run.taken == best.tokens
     given = result.run.log_probs.gather(1, torch.tensor(best.tokens)[:, None]).sum()
     assert float(given) == pytest.approx(best.log_prob, abs=1e-4)
@@ -129,7 +129,7 @@ def test_beam_goes_on_with_a_forced_token_alone(scope: Scope) -> None:
     token = scope.tokenizer.encode("e").ids[0]
     source = scope.encode(source="abc")["source"].ids
     result = decoding_runs.autoregressive(scope.model, source, Method("beam", width=3, forced=((1, token),)))
-    assert {h.tokens[1] for step in result.beam[1:] for h in step.kept if len(h.tokens) > 1} == {token}
+    assert {h.tokens[1] for step in result.beam[1:] for h in step.hypotheses if len(h.tokens) > 1} == {token}
 
 
 def test_the_distribution_of_a_method(tiny: Transformer) -> None:
@@ -154,7 +154,7 @@ def test_a_method_is_run_with_its_own_settings(tiny: Transformer, how: str) -> N
     if how == "beam":
         steps = list(decoding.beam(tiny, SOURCE, width=3, alpha=0.2, forced=forced))
         assert result.beam == tuple(steps)
-        wanted = steps[-1].kept[0].tokens
+        wanted = steps[-1].hypotheses[0].tokens
     elif how == "sample":
         wanted = tuple(s.token for s in decoding.sample(tiny, SOURCE, seed=4, temperature=1.7, top_k=5, top_p=0.8, forced=forced))
         assert result.beam == ()
@@ -208,7 +208,7 @@ def test_the_work_is_what_torch_counts(tiny: Transformer, use_cache: bool) -> No
             products = sum(count for name, count in counts.items() if "attention" not in str(name)) // 2
             new = 1 if use_cache else t
             fused = config.n_decoder_layers * 2 * config.d_model * new * (t + n)
-            expected = work(config, n, steps)
+            expected = count_multiply_adds(config, n, steps)
             assert products + fused == (expected.cached if use_cache else expected.uncached)[t - 1]
 
 
@@ -218,7 +218,7 @@ def test_the_work_is_what_torch_counts(tiny: Transformer, use_cache: bool) -> No
 def test_the_work_of_a_recurrent_decoder_is_what_torch_counts(attention: str, cell: str, use_cache: bool) -> None:
     """torch's counter does not see a matrix times a vector, so v·tanh is added by hand."""
     model = random_seq2seq(attention=attention, cell=cell)
-    target, expected = random_ids(1, 4, seed=5), work(model.config, len(SOURCE), 4)
+    target, expected = random_ids(1, 4, seed=5), count_multiply_adds(model.config, len(SOURCE), 4)
     with torch.no_grad():
         run = decoding.Incremental(model, torch.tensor([SOURCE]), use_cache=use_cache)
         for t in range(1, 5):
@@ -229,12 +229,12 @@ def test_the_work_of_a_recurrent_decoder_is_what_torch_counts(attention: str, ce
             assert seen + unseen == (expected.cached if use_cache else expected.uncached)[t - 1]
 
 
-@pytest.mark.parametrize("similarity", KINDS)
+@pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("make", [random_model, random_attention_only])
 def test_the_work_of_any_similarity_is_what_torch_counts(make, similarity: str) -> None:
     """With a cache, without one, and all at once. The fused kernel's two products, or the additive one's v·tanh, are unseen."""
     model = make(similarity=similarity)
-    target, expected = random_ids(1, 4, seed=5), work(model.config, len(SOURCE), 4)
+    target, expected = random_ids(1, 4, seed=5), count_multiply_adds(model.config, len(SOURCE), 4)
     selves = model.config.n_decoder_layers if make is random_model else model.config.n_self_layers
     crosses = model.config.n_decoder_layers if make is random_model else 1
     unseen = model.config.d_model * (1 if similarity == "additive" else 2)

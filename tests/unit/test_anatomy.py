@@ -10,10 +10,10 @@ from small import forbidding, padded_ids, random_model, random_seq2seq
 from torch import Tensor
 
 from models import Scope
-from models.analysis import head_walk
+from models.analysis import head_sum, head_walk, softmax, walk_checks
 from models.architectures.transformer import Transformer, TransformerConfig
 from models.checkpoint import Checkpoint
-from models.layers.similarity import KINDS
+from models.layers.similarity import SIMILARITIES
 from models.tokenizers.base import Tokenizer
 from models.trace import record
 
@@ -77,12 +77,12 @@ def test_the_heads_add_up_to_the_sublayers_output(run, name):
     model, trace = run
     site, module = trace.attention[name], model.get_submodule(name)
     query = 3
-    parts = head_walk.heads(trace, site, query)
+    parts = head_sum.heads(trace, site, query)
     torch.testing.assert_close(parts.total, trace.activations[f"{name}.attn_out"].value[0, query])
     torch.testing.assert_close(parts.total, module.W_O(parts.head_out.flatten()))
     blocks = module.W_O.weight.unflatten(1, (HEADS, D_HEAD))
     torch.testing.assert_close(parts.added, torch.einsum("hd,mhd->hm", parts.head_out, blocks))
-    torch.testing.assert_close(parts.norms, head_walk.added_norms(site)[:, query])
+    torch.testing.assert_close(parts.norms, head_sum.added_norms(site)[:, query])
     for head in range(HEADS):
         torch.testing.assert_close(parts.added[head], head_walk.walk(site, query, head).added)
 
@@ -96,13 +96,13 @@ def test_added_norms_of_any_row_of_a_batch():
         blocks = module.W_O.weight.detach().unflatten(1, (site.n_heads, -1))                    # (d_model, head, d_head)
         for batch in (0, 1):
             by_hand = torch.einsum("hqd,mhd->hqm", site.out[batch], blocks).norm(dim=-1)
-            torch.testing.assert_close(head_walk.added_norms(site, batch), by_hand, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(head_sum.added_norms(site, batch), by_hand, rtol=1e-4, atol=1e-5)
             walked = head_walk.walk(site, 3, 1, batch)
             torch.testing.assert_close(walked.a, site.x[batch, 3])
             torch.testing.assert_close(walked.b, site.out[batch, 1, 3], rtol=1e-4, atol=1e-5)
             assert torch.equal(walked.allowed, site.allowed(batch, 1)[3])
             raw = torch.einsum("qd,kd->qk", site.q[batch, 2], site.k[batch, 2])
-            torch.testing.assert_close(head_walk.raw_scores(site, 2, batch), raw)
+            torch.testing.assert_close(softmax.raw_scores(site, 2, batch), raw)
     site = recording.attention["decoder.layers.1.self_attn"]
     assert (head_walk.walk(site, 3, 1).query, head_walk.walk(site, 3, 1).head, site.layer) == (3, 1, 1)
 
@@ -113,9 +113,9 @@ def test_an_alignment_has_no_heads_to_add(run):
         model(*padded_ids())
     _, trace = run
     with pytest.raises(ValueError, match=r"^decoder\.alignment has no W_O: its context goes on as it is$"):
-        head_walk.heads(trace, recording.attention["decoder.alignment"], 0)
+        head_sum.heads(trace, recording.attention["decoder.alignment"], 0)
     with pytest.raises(ValueError, match=r"^query 13 is not there: this site has 13, counted from 0$"):
-        head_walk.heads(trace, recording.attention["decoder.alignment"], 13)
+        head_sum.heads(trace, recording.attention["decoder.alignment"], 13)
 
 
 def test_the_residual_stream_is_what_the_next_activation_was_made_from(run):
@@ -123,7 +123,7 @@ def test_the_residual_stream_is_what_the_next_activation_was_made_from(run):
     for name, after in ((SITES[0], "resid_mid"), (SITES[1], "resid_mid"), (SITES[2], "resid_mid_cross")):
         layer = name.rsplit(".", 1)[0]
         for query in range(4):
-            parts = head_walk.heads(trace, trace.attention[name], query)
+            parts = head_sum.heads(trace, trace.attention[name], query)
             summed = parts.residual + parts.total
             if model.config.norm == "post":
                 owner = model.get_submodule(layer)
@@ -133,7 +133,7 @@ def test_the_residual_stream_is_what_the_next_activation_was_made_from(run):
 
 def test_cosines(run):
     _, trace = run
-    parts = head_walk.heads(trace, trace.attention[SITES[0]], 2)
+    parts = head_sum.heads(trace, trace.attention[SITES[0]], 2)
     by_hand = (parts.added @ parts.total) / (parts.norms * parts.total.norm())
     torch.testing.assert_close(parts.along_total, by_hand)
     stream = trace.activations["encoder.layers.1.resid_pre"].value[0, 2]
@@ -150,34 +150,39 @@ def test_cosines(run):
 
 def test_entropy_is_that_of_torchs_distribution():
     weights = torch.randn(5, 11).softmax(-1)
-    torch.testing.assert_close(head_walk.entropy(weights), torch.distributions.Categorical(weights).entropy())
-    assert head_walk.entropy(torch.tensor([0.0, 1.0, 0.0])) == 0
-    torch.testing.assert_close(head_walk.entropy(torch.full((7,), 1 / 7)), torch.tensor(7.0).log())
+    torch.testing.assert_close(softmax.entropy(weights), torch.distributions.Categorical(weights).entropy())
+    assert softmax.entropy(torch.tensor([0.0, 1.0, 0.0])) == 0
+    torch.testing.assert_close(softmax.entropy(torch.full((7,), 1 / 7)), torch.tensor(7.0).log())
+
+
+def softmax_gradient(weights: torch.Tensor) -> torch.Tensor:
+    """diag(p) − p·pᵀ, the Jacobian of softmax at its output p."""
+    return torch.diag_embed(weights) - weights[..., :, None] * weights[..., None, :]
 
 
 def test_the_softmax_gradient_is_autograds():
     scores = torch.randn(7, dtype=torch.float64)
     jacobian = torch.autograd.functional.jacobian(lambda s: s.softmax(-1), scores)
     weights = scores.softmax(-1)
-    torch.testing.assert_close(head_walk.softmax_gradient(weights), jacobian)
-    torch.testing.assert_close(head_walk.gradient_norm(weights), jacobian.norm())
+    torch.testing.assert_close(softmax_gradient(weights), jacobian)
+    torch.testing.assert_close(softmax.gradient_norm(weights), jacobian.norm())
     settled = torch.tensor([9.0, 1.0, -3.0, 0.0]).softmax(-1)
-    torch.testing.assert_close(head_walk.gradient_norm(settled), head_walk.softmax_gradient(settled).norm(), rtol=1e-3, atol=0)
+    torch.testing.assert_close(softmax.gradient_norm(settled), softmax_gradient(settled).norm(), rtol=1e-3, atol=0)
     many = torch.randn(3, 13).softmax(-1)
-    torch.testing.assert_close(head_walk.gradient_norm(many), head_walk.softmax_gradient(many).flatten(1).norm(dim=-1))
+    torch.testing.assert_close(softmax.gradient_norm(many), softmax_gradient(many).flatten(1).norm(dim=-1))
 
 
 def test_scaling_by_the_root_of_d_head_is_the_model_and_by_one_leaves_it_out(run):
     _, trace = run
     site = trace.attention[SITES[1]]
-    raw, allowed = head_walk.raw_scores(site, 1), site.allowed()
-    own = head_walk.scaling(raw, allowed, D_HEAD**0.5)
+    raw, allowed = softmax.raw_scores(site, 1), site.allowed()
+    own = softmax.scaling(raw, allowed, D_HEAD**0.5)
     torch.testing.assert_close(own.weights, site.weights(1))
-    without = head_walk.scaling(raw, allowed, 1.0)
+    without = softmax.scaling(raw, allowed, 1.0)
     torch.testing.assert_close(without.weights, F.softmax(raw.masked_fill(~allowed, -torch.inf), -1))
     assert (without.entropy <= own.entropy + 1e-6).all()          # a larger divisor is a higher temperature
     with pytest.raises(ValueError, match="the divisor must be positive, not 0"):
-        head_walk.scaling(raw, allowed, 0.0)
+        softmax.scaling(raw, allowed, 0.0)
 
 
 def test_a_row_the_mask_empties_gives_zeros():
@@ -190,8 +195,8 @@ def test_a_row_the_mask_empties_gives_zeros():
     assert not w.allowed.any()
     assert w.weights.eq(0).all()
     assert w.b.eq(0).all()
-    assert all(check.passed for check in head_walk.check_walk(trace, site, 4, 0))
-    nothing = head_walk.scaling(head_walk.raw_scores(site, 0), site.allowed(), 1.0)
+    assert all(check.passed for check in walk_checks.check_walk(trace, site, 4, 0))
+    nothing = softmax.scaling(softmax.raw_scores(site, 0), site.allowed(), 1.0)
     assert nothing.entropy[4] == 0
     assert nothing.gradient[4] == 0
 
@@ -200,7 +205,7 @@ def test_the_checks_pass_on_a_true_run(run):
     _, trace = run
     for name in SITES:
         for head in range(HEADS):
-            checks = head_walk.check_walk(trace, trace.attention[name], 5, head)
+            checks = walk_checks.check_walk(trace, trace.attention[name], 5, head)
             assert all(check.passed for check in checks), [c for c in checks if not c.passed]
 
 
@@ -226,7 +231,7 @@ def terms_by_hand(name: str, q: Tensor, k: Tensor, learned: dict[str, Tensor]) -
     return q * k / len(q) ** 0.5 if name == "scaled dot" else q * k
 
 
-@pytest.mark.parametrize("similarity", KINDS)
+@pytest.mark.parametrize("similarity", SIMILARITIES)
 def test_the_walk_of_any_similarity_adds_up(similarity):
     """Terms to the score, parts to what the fused kernel returned, by the checks and by the formula written out again."""
     made = random_model(similarity=similarity)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from small import BATCH, D_HEAD, N_HEADS, N_SOURCE, N_TARGET
 
 from models.architectures.encoder_decoder import CROSS, ENCODER_SELF
-from models.layers.attention import MultiHeadAttention, weighted_sum
+from models.layers.attention import MultiHeadAttention
 from models.layers.cache import Cache
 from models.layers.masks import Mask, MaskLayer
 from models.layers.similarity import masked_softmax, scaled_dot
@@ -29,7 +29,7 @@ def test_two_queries_and_three_keys_by_hand():
     torch.testing.assert_close(scores, torch.tensor([[math.log(3), 0.0, math.log(4)], [0.0, 0.0, 0.0]]))
     weights = masked_softmax(scores, torch.tensor([[True, True, True], [True, False, True]]))
     torch.testing.assert_close(weights, torch.tensor([[3 / 8, 1 / 8, 4 / 8], [1 / 2, 0.0, 1 / 2]]))
-    torch.testing.assert_close(weighted_sum(weights, v), torch.tensor([[3.0, 14.0], [4.0, 12.0]]))
+    torch.testing.assert_close(weights @ v, torch.tensor([[3.0, 14.0], [4.0, 12.0]]))
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -37,7 +37,7 @@ def test_readable_route_is_the_fused_kernels(masked):
     q, k, v = q_k_v()
     allowed = torch.rand(BATCH, 1, N_TARGET, N_SOURCE) < 0.6 if masked else None
     fused = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
-    torch.testing.assert_close(weighted_sum(masked_softmax(scaled_dot(q, k), allowed), v), fused)
+    torch.testing.assert_close(masked_softmax(scaled_dot(q, k), allowed) @ v, fused)
 
 
 def test_a_row_with_nothing_allowed_gives_zeros_in_both_routes_and_no_gradient():
@@ -46,7 +46,7 @@ def test_a_row_with_nothing_allowed_gives_zeros_in_both_routes_and_no_gradient()
     allowed[4] = False
     weights = masked_softmax(scaled_dot(q, k), allowed)
     assert weights[:, :, 4].abs().max() == 0
-    for out in (weighted_sum(weights, v), F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)):
+    for out in (weights @ v, F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)):
         assert out[:, :, 4].abs().max() == 0
         (gradient,) = torch.autograd.grad(out.sum(), q, retain_graph=True)
         assert gradient.isfinite().all()
@@ -64,7 +64,7 @@ def test_blocked_cells_are_exactly_zero_and_rows_sum_to_one():
 def test_gradcheck_of_the_readable_attention():
     q, k, v = (t[0, 0].double().requires_grad_() for t in q_k_v())
     allowed = torch.ones(N_TARGET, N_SOURCE, dtype=torch.bool).tril()
-    torch.autograd.gradcheck(lambda q, k, v: weighted_sum(masked_softmax(scaled_dot(q, k), allowed), v), (q, k, v))
+    torch.autograd.gradcheck(lambda q, k, v: masked_softmax(scaled_dot(q, k), allowed) @ v, (q, k, v))
 
 
 def test_multi_head_is_every_head_alone_concatenated_and_mixed_by_w_o():

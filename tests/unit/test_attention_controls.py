@@ -6,6 +6,7 @@ from test_parts import Session, session
 
 from viz_app.drawing.scale import Scale
 from viz_app.session import url_state
+from viz_app.session.focus import LOCK, lock_token
 from viz_app.views.attention import controls
 from viz_app.views.attention.page import widths
 
@@ -33,6 +34,21 @@ def test_which_part_of_a_long_text_is_shown(session: Session) -> None:
         assert session.run(controls.tile, tile=unfit) is None
     controls.choose_tile((-3, 4))       # of a forged message
     assert session.run(controls.tile) is None
+
+
+def test_sub_words_are_joined_and_parted(session: Session) -> None:
+    assert session.run(controls.joins) is False
+    controls.choose_tile((1200, 37))
+    lock_token("q30")
+    controls.choose_words(True)
+    assert session.run(lambda: (controls.joins(), controls.tile(), url_state.get(LOCK))) == (True, None, "")
+    assert session.says == {"words": "true"}
+    controls.choose_words(False)
+    assert session.run(controls.joins) is False
+    assert session.says == {}
+    assert session.run(controls.joins, words="true") is True
+    assert session.run(controls.joins, words="perhaps") is False
+    assert controls.WORDS.is_step
 
 
 def test_a_part_is_a_step_that_back_takes_back_and_a_scale_is_none() -> None:

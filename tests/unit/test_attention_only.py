@@ -7,7 +7,7 @@ import torch
 from small import BATCH, N_HEADS, N_SOURCE, N_TARGET, VOCAB, padded_ids, random_attention_only, random_ids
 
 from models import decoding
-from models.analysis import head_walk
+from models.analysis import head_sum
 from models.analysis.checks import check_site
 from models.architectures.attention_only import AttentionOnly, AttentionOnlyConfig
 from models.trace import Trace, finish, record
@@ -107,7 +107,7 @@ def test_with_add_and_norm_there_is_a_stream_and_it_is_what_each_attention_is_ad
     trace = object.__new__(Trace)
     vars(trace)["activations"] = activations
     for name, before in (("encoder.layers.1.self_attn", "encoder.layers.1.resid_pre"), ("decoder.cross_attn", "decoder.resid_mid")):
-        assert torch.equal(head_walk.residual(trace, sites[name]), stream[before][0])
+        assert torch.equal(head_sum.residual(trace, sites[name]), stream[before][0])
 
 
 def positions_share(x: torch.Tensor) -> float:

@@ -9,8 +9,8 @@ from small import BATCH, N_CTX, random_bert, random_ids, words_of
 
 from models.analysis import layer_parts
 from models.architectures.bert import BERT, FIELDS, BERTConfig
-from models.asked import InputError
 from models.checkpoint import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
+from models.inputs import InputError
 from models.scope import Scope
 from models.trace import record
 from models.trace.edits import Edits, MaskChange
@@ -254,7 +254,7 @@ def test_its_layers_are_laid_open():
     """What each part adds, and LayerNorm behind it, are those of the run, at every token; nothing is said of stopping early."""
     asked = scope()
     run, model = asked.run("the cat sat", "a dog ran"), asked.model
-    assert layer_parts.streams(model) == ("text",)
+    assert {sublayer.stream for sublayer in model.sublayers} == {"text"}
     for position in range(len(run.streams["text"].ids)):
         found = layer_parts.parts(model, run, "text", position)
         assert [part.sublayer.role for part in found] == ["self", "feed-forward"] * model.config.n_layers

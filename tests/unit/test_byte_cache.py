@@ -5,6 +5,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from models.tokenizers.base import Tokenizer
 from viz_app import command
 from viz_app.session import cache
 from viz_app.session.byte_cache import MEGABYTE, ByteCache, budget, parts
+from viz_app.session.cache import store
 
 KB = 1024
 
@@ -85,7 +87,7 @@ def every_tensor(trace) -> list[Tensor]:
     """By name, not by walking."""
     found = [trace.next_token.logits]
     for activation in trace.activations.values():
-        held = activation.kept
+        held = activation.deferred
         while not isinstance(held, Tensor):
             found += [held.weight, held.bias]
             held = held.x
@@ -100,7 +102,7 @@ def every_tensor(trace) -> list[Tensor]:
 def random_scope(**changes: int) -> Scope:
     tokenizer = Tokenizer.characters("abcdefghijklmnopqrstuvwxyz ")
     model = random_model(vocab_size=tokenizer.vocab_size, **changes)
-    return Scope(Checkpoint(cache.Path("nowhere"), model, tokenizer, {}), torch.device("cpu"))
+    return Scope(Checkpoint(Path("nowhere"), model, tokenizer, {}), torch.device("cpu"))
 
 
 # --- what stays
@@ -163,6 +165,26 @@ def test_what_is_larger_than_the_budget_is_given_and_not_kept() -> None:
     assert made == [1, 1]
     assert "small" in kept
     assert "large" not in kept
+
+
+def test_what_somebody_still_holds_is_not_made_again_whatever_the_budget() -> None:
+    kept, made = ByteCache(10 * KB), []
+
+    def large() -> np.ndarray:
+        made.append(1)
+        return block(11 * KB)
+
+    held = kept.get("large", large)
+    assert kept.get("large", large) is held
+    assert "large" in kept
+    assert (made, kept.bytes, len(kept)) == ([1], 0, 0)
+    one = kept.get("one", lambda: block(6 * KB))
+    kept.get("other", lambda: block(6 * KB))        # for which it has to go
+    assert len(kept) == 1
+    assert kept.get("one", lambda: pytest.fail("it is held")) is one
+    del held, one
+    assert "large" not in kept
+    assert "one" not in kept
 
 
 def test_the_count_is_right_after_many_values_have_come_and_gone() -> None:
@@ -250,7 +272,7 @@ def test_a_budget_that_is_none_is_named_before_the_app_opens(
 
 def test_five_hundred_words_again_and_again_stay_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = ByteCache(6 * MEGABYTE)
-    monkeypatch.setattr(cache, "_kept", kept)
+    monkeypatch.setattr(store, "kept", kept)
     scope, made = random_scope(n_ctx=1009), 0
     for i in range(9):
         text = " ".join("abcdefghijklmnopqrstuvwxyz"[(i + j) % 26] for j in range(500))

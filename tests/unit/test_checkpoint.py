@@ -12,19 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from models import checkpoint as module
-from models.checkpoint import (
-    BEFORE,
-    FILES,
-    CheckpointError,
-    add_to_record,
-    load_checkpoint,
-    save_checkpoint,
-    seal,
-    snapshot_path,
-    snapshots,
-    write_bytes,
-)  # fmt: skip
-from models.scope import load
+from models import checkpoint_files
+from models.checkpoint import BEFORE, CheckpointError, add_to_record, load_checkpoint, save_checkpoint, seal
+from models.checkpoint_files import FILES, snapshot_path, snapshots, write_bytes
+from models.opening import load
 from models.tokenizers.base import Tokenizer
 
 
@@ -109,7 +100,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path, monkeypatch):
         seen.append((source.read_bytes(), target.exists()))
         replace(source, target)
 
-    monkeypatch.setattr(module.os, "replace", watched)
+    monkeypatch.setattr(checkpoint_files.os, "replace", watched)
     write_bytes(tmp_path / "a", b"content")
     assert seen == [(b"content", False)]
     assert contents(tmp_path) == {"a": b"content"}
@@ -345,7 +336,7 @@ def test_a_checkpoint_opens_while_a_run_saves_into_it(checkpoint, monkeypatch, s
     """The run saves after the old weights were read and before the record is, so many times in a row: the newest open. One
     that is never at rest is refused like one that was changed."""
     before = load_checkpoint(checkpoint)
-    read, steps = module._read, []
+    read, steps = module.read_bytes, []
 
     def busy(path: Path) -> bytes:
         content = read(path)
@@ -356,7 +347,7 @@ def test_a_checkpoint_opens_while_a_run_saves_into_it(checkpoint, monkeypatch, s
             save_checkpoint(checkpoint, before.model, before.tokenizer, before.training | {"step": steps[-1]})
         return content
 
-    monkeypatch.setattr(module, "_read", busy)
+    monkeypatch.setattr(module, "read_bytes", busy)
     if saved == 3:
         with pytest.raises(CheckpointError, match="changed since the checkpoint was saved"):
             load_checkpoint(checkpoint)

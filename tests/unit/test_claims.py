@@ -12,7 +12,7 @@ from models.analysis.checks import Check
 from models.analysis.divergence import jensen_shannon
 from models.analysis.masked_comparison import run_masked
 from models.analysis.permutation_test import ShuffleTest
-from models.analysis.position_measures import add_or_concatenate, by_distance, measure
+from models.analysis.position_measures import add_or_concatenate, measure, similarity_by_distance
 from models.analysis.reach import BIDIRECTIONAL, CHECKED, CNN, RNN, SELF_ATTENTION, Choice, reach
 from models.analysis.sequence_layers import Recurrent, SelfAttention
 from models.layers.masks import Mask, MaskLayer
@@ -63,7 +63,7 @@ def test_the_claims_of_the_three_formulas():
 
 def test_the_claims_of_one_table():
     values = formula_table("paper", 19, 6)
-    similarity = by_distance(values)
+    similarity = similarity_by_distance(values)
     checks = positions_claims.table("paper", values, similarity)
     assert failed(checks) == {}
     length, distance = "all vectors have length √(d/2)", "only the distance counts"
@@ -77,7 +77,7 @@ def test_the_claims_of_one_table():
     uneven = replace(similarity, least=moved(similarity.least, (5,), -0.25))
     assert failed(positions_claims.table("paper", values, uneven)) == {distance: pytest.approx(0.25)}
     sines = formula_table("sin-sin", 19, 6)
-    (zero,) = positions_claims.table("sin-sin", sines, by_distance(sines))
+    (zero,) = positions_claims.table("sin-sin", sines, similarity_by_distance(sines))
     assert (zero.name, zero.passed) == ("Misprint sin, sin: PE(0) is zero", True)
 
 
@@ -140,7 +140,7 @@ def test_the_claims_of_a_recurrent_shuffle_test():
     assert [(c.name, c.passed, c.limit) for c in checks] == [(before, True, 1e-6), (behind, True, 1e-6), (same, True, 1e-5)]
     assert [c.sentence for c in checks] == [
         "Reading forwards: largest change of a state before the first moved token, as a share of its length",
-        "Reading backwards: largest change of a state behind the last moved token",
+        "Reading backwards: largest change of a state after the last moved token",
         "Largest difference from the states recorded",
     ]
     for at, name in (((0, 1), before), ((0, 0), before), ((1, 4), behind)):

@@ -9,6 +9,7 @@ import streamlit.web.cli
 
 from viz_app import checkpoints, command
 from viz_app.door import ALLOWED
+from viz_app.session.byte_cache import BUDGET_VARIABLE, MEGABYTE, budget
 
 
 @pytest.fixture
@@ -61,6 +62,33 @@ def test_the_folder_of_models_and_the_proxys_names_reach_the_app(
     assert checkpoints.offered()[-1] == "runs/mine"
     assert os.environ[ALLOWED] == "attn.example.org,attn.local"
     assert "It opens the shipped models and 1 under runs, no other folder of this machine." in capsys.readouterr().err
+
+
+def test_the_numbers_that_models_run_in_reach_the_app(started: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+    monkeypatch.setattr(checkpoints.models, "load", lambda name, dtype=None: asked.append(dtype))
+    assert attnscope(monkeypatch) == 0
+    checkpoints.opened("a folder")
+    assert attnscope(monkeypatch, "--dtype", "bfloat16") == 0
+    checkpoints.opened("a folder")
+    assert asked == [None, "bfloat16"]
+
+
+def test_how_much_is_kept_is_the_budget_of_the_cache(started: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, BUDGET_VARIABLE, "7")
+    assert attnscope(monkeypatch, "--keep", "2000") == 0
+    assert budget() == 2000 * MEGABYTE
+    assert attnscope(monkeypatch) == 0
+    assert budget() == 2000 * MEGABYTE       # nobody has said otherwise
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "three", "inf"])
+def test_a_budget_that_is_none_is_named_as_it_was_given(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: str
+) -> None:
+    assert attnscope(monkeypatch, f"--keep={said}") == 1
+    assert capsys.readouterr().err == f"attnscope: --keep must be a number of megabytes above 0, not {said!r}\n"
+    assert not started
 
 
 def test_a_folder_of_models_that_there_is_not_is_named(

@@ -175,7 +175,7 @@ def test_beam_of_width_one_is_greedy(tiny, endless):
     for model in (tiny, endless):
         tokens = tuple(s.token for s in greedy(model, SOURCE, max_new=11))
         *_, last = beam(model, SOURCE, width=1, max_new=11)
-        assert last.kept[0].tokens == tokens
+        assert last.hypotheses[0].tokens == tokens
 
 
 SMALL_VOCAB, SHORT = 5, (4, 3, END)
@@ -207,12 +207,12 @@ def test_a_beam_as_wide_as_everything_finds_the_best_of_all_texts(seed, alpha):
     model = small_vocabulary(seed)
     best = every_text(model, 3, alpha)
     *_, last = beam(model, SHORT, width=SMALL_VOCAB**3, alpha=alpha, max_new=3)
-    assert len(last.kept) == len(best) == 1 + 4 + 4 * 4 * 5
-    for hypothesis, (score, log_prob, _) in zip(last.kept, best, strict=True):
+    assert len(last.hypotheses) == len(best) == 1 + 4 + 4 * 4 * 5
+    for hypothesis, (score, log_prob, _) in zip(last.hypotheses, best, strict=True):
         assert hypothesis.score == pytest.approx(score, abs=1e-4)
         assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
-    assert {h.tokens for h in last.kept} == {tokens for _, _, tokens in best}
-    assert last.kept[0].tokens == best[0][2]
+    assert {h.tokens for h in last.hypotheses} == {tokens for _, _, tokens in best}
+    assert last.hypotheses[0].tokens == best[0][2]
 
 
 def test_a_wider_beam_finds_a_better_text_than_greedy():
@@ -221,23 +221,23 @@ def test_a_wider_beam_finds_a_better_text_than_greedy():
         model = small_vocabulary(seed)
         first = sum(s.log_prob for s in greedy(model, SHORT, max_new=4))
         *_, last = beam(model, SHORT, width=SMALL_VOCAB**4, alpha=0.0, max_new=4)
-        gains.append(last.kept[0].log_prob - first)
+        gains.append(last.hypotheses[0].log_prob - first)
     assert min(gains) > -1e-4
     assert max(gains) > 0.1
 
 
 def test_beam_steps_form_a_tree_best_first(tiny):
     steps = list(beam(tiny, SOURCE, width=5, max_new=9))
-    assert all(h.parent == -1 and len(h.tokens) == 1 for h in steps[0].kept)
+    assert all(h.parent == -1 and len(h.tokens) == 1 for h in steps[0].hypotheses)
     for before, step in itertools.pairwise(steps):
-        scores = [h.score for h in step.kept]
+        scores = [h.score for h in step.hypotheses]
         assert scores == sorted(scores, reverse=True)
-        assert len({h.tokens for h in step.kept}) == len(step.kept) == 5
-        for h in step.kept:
-            parent = before.kept[h.parent]
+        assert len({h.tokens for h in step.hypotheses}) == len(step.hypotheses) == 5
+        for h in step.hypotheses:
+            parent = before.hypotheses[h.parent]
             assert h.tokens == parent.tokens if parent.ended else h.tokens[:-1] == parent.tokens
             assert h.log_prob <= parent.log_prob
-    for h in steps[-1].kept:
+    for h in steps[-1].hypotheses:
         rows = [float(by_hand(tiny, h.tokens[:i])[token]) for i, token in enumerate(h.tokens)]
         assert h.log_prob == pytest.approx(sum(rows), abs=1e-3)
         assert h.score == pytest.approx(h.log_prob / ((5 + len(h.tokens)) / 6) ** 0.6)
@@ -247,8 +247,8 @@ def test_beam_ends_when_all_its_hypotheses_have():
     lengths = set()
     for seed in range(7):
         *before, last = beam(small_vocabulary(seed), SHORT, width=2, max_new=17)
-        assert len(before) == 16 or all(h.ended for h in last.kept)
-        assert not any(all(h.ended for h in step.kept) for step in before)
+        assert len(before) == 16 or all(h.ended for h in last.hypotheses)
+        assert not any(all(h.ended for h in step.hypotheses) for step in before)
         lengths.add(len(before) + 1)
     assert min(lengths) < 17
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from drawn import Drawing, at, letters, mixed, rgb
+from drawn import Drawing, at, letters, mixed, rgb, saved
 from small import random_model
 
 import models
@@ -27,7 +27,8 @@ from viz_app.views.decoding import beam as decoding_beam
 from viz_app.views.decoding import files as decoding_files
 from viz_app.views.decoding import steps as decoding_payloads
 from viz_app.views.decoding import svg as decoding_svg
-from viz_app.views.decoding.steps import Reading, Story, reading
+from viz_app.views.decoding.shown_attention import ShownAttention, reading
+from viz_app.views.decoding.story import Story
 
 TERMS = words.terms("translation", "eng-fra")
 CROSS, OWN = "decoder.layers.1.cross_attn", "decoder.layers.1.self_attn"
@@ -75,14 +76,14 @@ def called(ids: list[int] | tuple[int, ...]) -> list[str]:
 
 def test_what_is_read_is_said_by_layer_and_head_from_1(scope: Scope) -> None:
     trace = scope.run("abcde", "edc")
-    assert reading(trace, 1, 2) == Reading(CROSS, OWN, 2, "decoder layer 2, head 3", "Cross-attention")
-    assert reading(trace) == Reading(
+    assert reading(trace, 1, 2) == ShownAttention(CROSS, OWN, 2, "decoder layer 2, head 3", "Cross-attention")
+    assert reading(trace) == ShownAttention(
         "decoder.layers.0.cross_attn", "decoder.layers.0.self_attn", None, "decoder layer 1, mean over its 3 heads",
         "Cross-attention",
     )  # fmt: skip
     bahdanau = letters("recurrent").run("abcde", "edc")
-    assert reading(bahdanau, 1, 2) == Reading("decoder.alignment", "", 0, "weights α of the context", "Alignment")
-    assert reading(letters("recurrent", attention="none").run("abcde", "edc")) == Reading()
+    assert reading(bahdanau, 1, 2) == ShownAttention("decoder.alignment", "", 0, "weights α of the context", "Alignment")
+    assert reading(letters("recurrent", attention="none").run("abcde", "edc")) == ShownAttention()
     alone = letters("attention only").run("abcde", "edc")
     (cross,) = (site.name for site in alone.attention.values() if site.kind == "cross")
     found = reading(alone, 1, 0)
@@ -96,12 +97,13 @@ def test_what_is_read_is_said_by_layer_and_head_from_1(scope: Scope) -> None:
 def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
     header, arrays = unpack(decoding_payloads.stepper(forced, scope, reading(forced.trace, 1, 2), TERMS, 2, "A note."))
     del header["arrays"]
-    n, count = len(forced.serial), models.analysis.multiply_adds.work(scope.config, 6, len(forced.serial))
+    n, count = len(forced.serial), models.analysis.multiply_adds.count_multiply_adds(scope.config, 6, len(forced.serial))
     lanes = {name: header.pop(name) for name in ("parallel", "serial", "free")}
     assert [label[0] for label in header.pop("source")] == [*"abcde", "[end]"]
     diverges = next(i for i, (a, b) in enumerate(zip(forced.parallel.taken, forced.serial.taken, strict=False)) if a != b)
     assert header == {
         **saving("letters.decoding", facts(forced.trace)),
+        "block": 1, "blocks": {},
         "step": 2, "steps": max(4, n), "note": "A note.", "diverges": diverges, "forced": [1, 3], "how": "greedy",
         "sampling": False,
         "reading": "decoder layer 2, head 3", "cross": "Cross-attention", "own": True, "family": "attention", "vectors": [],
@@ -109,7 +111,7 @@ def test_everything_the_stepper_is_told(scope: Scope, forced: Story) -> None:
         "box": "French sentence", "prompt": [], "vocab": 11,
         "mostEntropy": pytest.approx(math.log(11)), "unforceable": [0, 1],
         "work": {"cached": list(count.cached), "uncached": list(count.uncached), "layers": 2, "source": 6, "state": 0,
-                 "parallel": models.analysis.multiply_adds.work(scope.config, 6, 4).parallel},
+                 "parallel": models.analysis.multiply_adds.count_multiply_adds(scope.config, 6, 4).parallel},
     }  # fmt: skip
     best = softmax(forced.parallel).argmax(1).tolist()
     teacher, writer = lanes["parallel"], lanes["serial"]
@@ -180,15 +182,15 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
     trace, method = scope.run("May 5, 2021"), Method("beam", width=3, alpha=0.6)
     steps = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).beam
     step, rank = 4, 2
-    node = steps[step].kept[rank]
+    node = steps[step].hypotheses[rank]
     run = decoding_runs.along(scope.model, trace.streams["source"].ids, node.tokens)
     both = Story(trace, decoding_runs.of_trace(trace), run, Method())
     header, arrays = unpack(decoding_beam.beam_tree(steps, (step, rank), run, both, scope, reading(trace, 1, 3), TERMS, 0.6))
-    best = steps[-1].kept[0].tokens
+    best = steps[-1].hypotheses[0].tokens
     for i, column in enumerate(header["steps"]):
-        assert len(column) == len(steps[i].kept)
+        assert len(column) == len(steps[i].hypotheses)
         assert [one["score"] for one in column] == sorted((one["score"] for one in column), reverse=True)
-        for one, h in zip(column, steps[i].kept, strict=True):
+        for one, h in zip(column, steps[i].hypotheses, strict=True):
             n = len(h.tokens)
             ended = h.tokens[-1] == END
             assert one["score"] == pytest.approx(h.log_prob / ((5 + n) / 6) ** 0.6)
@@ -198,7 +200,7 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
             assert one["text"] == "".join(scope.tokenizer.tokens(t for t in h.tokens if t != END))
             assert one["label"][0] == ("[end]" if ended else scope.tokenizer.token(h.tokens[-1]))
             if i:
-                parent = steps[i - 1].kept[h.parent].tokens
+                parent = steps[i - 1].hypotheses[h.parent].tokens
                 assert h.tokens == parent if one["carried"] else h.tokens[:-1] == parent
     assert any(one["carried"] for column in header["steps"] for one in column)
     assert {name: header[name] for name in ("node", "reading", "cross", "sourceName", "taken", "alpha")} == {
@@ -224,8 +226,8 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
 @pytest.mark.parametrize(("node", "found"), [((0, 0), (0, 0)), ((1, 2), None), ((99, 0), None), (None, None)])
 def test_a_node_that_is_asked_for_is_shown_if_it_is_there(scope: Scope, node: tuple | None, found: tuple | None) -> None:
     steps = decoding_runs.autoregressive(scope.model, scope.encode(source="abc")["source"].ids, Method("beam", width=2)).beam
-    best = steps[-1].kept[0]
-    ended = (len(best.tokens) - 1, next(r for r, h in enumerate(steps[len(best.tokens) - 1].kept) if h.tokens == best.tokens))
+    best = steps[-1].hypotheses[0]
+    ended = (len(best.tokens) - 1, next(r for r, h in enumerate(steps[len(best.tokens) - 1].hypotheses) if h.tokens == best.tokens))
     assert decoding_beam.nearest(steps, node) == (found or ended)
 
 
@@ -244,7 +246,7 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
     kept = Hypothesis((book,), -1.0, -1.0, -1, False), Hypothesis((book, book), -2.0, -2.0, 0, False)
     steps = BeamStep(0, (kept[0],)), BeamStep(1, (kept[1],))
     for i, node in enumerate(((0, 0), (1, 0))):
-        run = decoding_runs.along(model, trace.streams["source"].ids, steps[i].kept[0].tokens)
+        run = decoding_runs.along(model, trace.streams["source"].ids, steps[i].hypotheses[0].tokens)
         both = Story(trace, decoding_runs.of_trace(trace), run, Method())
         header, arrays = unpack(decoding_beam.beam_tree(steps, node, run, both, scope, reading(trace), TERMS, 0.6))
         assert [column[0]["label"][0] for column in header["steps"]] == ["book", "·book"]
@@ -403,7 +405,7 @@ def test_the_table_read_back(scope: Scope, forced: Story) -> None:
 
 
 def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
-    with np.load(io.BytesIO(decoding_files.arrays(forced, scope))) as held:
+    with saved(decoding_files.arrays(forced, scope)) as held:
         sites = [name for name in forced.trace.attention if name.startswith("decoder")]
         counted = {site: site.replace("layers.0", "layer1").replace("layers.1", "layer2") for site in sites}
         parts = ["read", "taken", "log_probs", "entropy", *counted.values()]
@@ -424,7 +426,7 @@ def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
 def test_a_recurrent_decoders_arrays_hold_its_states() -> None:
     scope = letters("recurrent", n_ctx=13)
     told = story(scope)
-    with np.load(io.BytesIO(decoding_files.arrays(told, scope))) as held:
+    with saved(decoding_files.arrays(told, scope)) as held:
         for name in ("decoder.states", "decoder.contexts"):
             given = told.trace.activations[name].value[0].numpy()
             np.testing.assert_allclose(held[f"parallel.{name}"], given, rtol=1e-4, atol=1e-5)

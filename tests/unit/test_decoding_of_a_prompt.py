@@ -6,14 +6,14 @@ import io
 import numpy as np
 import pytest
 import torch
-from drawn import Drawing, letters
+from drawn import Drawing, letters, saved
 from torch.utils.flop_counter import FlopCounterMode
 
 from models import decoding
-from models.analysis.multiply_adds import work
+from models.analysis.multiply_adds import count_multiply_adds
 from models.decoding import runs as decoding_runs
 from models.decoding.runs import Method, Run
-from models.layers.similarity import KINDS
+from models.layers.similarity import SIMILARITIES
 from models.scope import Scope
 from models.trace import Trace
 from viz_app.drawing.payload import unpack
@@ -23,7 +23,7 @@ from viz_app.views.decoding import payloads as decoding_payloads
 from viz_app.views.decoding import svg as decoding_svg
 from viz_app.views.decoding import text as decoding_text
 from viz_app.views.decoding.payloads import Choices, Place
-from viz_app.views.decoding.steps import Reading, reading
+from viz_app.views.decoding.shown_attention import ShownAttention, reading
 
 NAMES = ["[padding]", "[start]", "[end]", "[unknown]", *"abcde=@"]      # of the vocabulary, by id
 PROMPT, CONTINUATION = "abcab", "edc"
@@ -125,8 +125,8 @@ def test_a_prompt_as_long_as_the_context_leaves_no_room(scope: Scope) -> None:
 
 def test_its_own_attention_is_shown_and_no_other(scope: Scope) -> None:
     trace = scope.run(PROMPT)
-    assert reading(trace, 1, 2) == Reading("", OWN, 2, "decoder layer 2, head 3", "")
-    assert reading(trace) == Reading("", "decoder.layers.0.self_attn", None, "decoder layer 1, mean over its 3 heads", "")
+    assert reading(trace, 1, 2) == ShownAttention("", OWN, 2, "decoder layer 2, head 3", "")
+    assert reading(trace) == ShownAttention("", "decoder.layers.0.self_attn", None, "decoder layer 1, mean over its 3 heads", "")
 
 
 # the stepper
@@ -145,7 +145,7 @@ def test_a_continuation_stands_beside_what_the_model_goes_on_with(scope: Scope) 
     assert (header["steps"], header["ownText"], header["box"]) == (5, False, "What follows")
     assert (header["source"], header["cross"], header["sourceName"], header["own"]) == ([], "", "", True)
     assert (header["targetName"], header["reading"]) == ("the text", "decoder layer 2, head 3")
-    counts, given = work(scope.config, 0, 5, 6), work(scope.config, 0, 3, 6)
+    counts, given = count_multiply_adds(scope.config, 0, 5, 6), count_multiply_adds(scope.config, 0, 3, 6)
     assert header["work"] == {
         "cached": list(counts.cached), "uncached": list(counts.uncached), "parallel": given.parallel, "layers": 2, "source": 0,
         "state": 0,
@@ -205,10 +205,10 @@ def test_the_beam_goes_on_from_the_prompt(scope: Scope) -> None:
     steps = decoding_runs.autoregressive(scope.model, GIVEN, method).beam
     assert len(header["steps"]) == 3
     for column, step in zip(header["steps"], steps, strict=True):
-        for node, h in zip(column, step.kept, strict=True):
+        for node, h in zip(column, step.hypotheses, strict=True):
             rows = log_probs(scope, [*GIVEN, *h.tokens])[5:-1]
             assert node["logProb"] == pytest.approx(float(rows[range(len(h.tokens)), list(h.tokens)].sum()), abs=1e-4)
-    tokens = steps[1].kept[2].tokens
+    tokens = steps[1].hypotheses[2].tokens
     assert texts(header["read"]) == ["[start]", *PROMPT, *called(tokens[:-1])]
     assert (header["source"], header["cross"], header["sourceName"]) == ([], "", "")
     again = scope.run_batch([(scope.tokenizer.spell([*GIVEN[1:], *tokens[:-1]]),)])[0]
@@ -222,7 +222,7 @@ def test_files_hold_the_prompt_and_both_runs(scope: Scope) -> None:
     run = run_of(scope, CONTINUATION)
     choices = choices_of(run)
     _, both = decoding_payloads.story(run, choices)
-    held = np.load(io.BytesIO(decoding_files.arrays(both, scope)))
+    held = saved(decoding_files.arrays(both, scope))
     assert held["text_tokens"].tolist() == ["[start]", *PROMPT]
     assert "source_tokens" not in held
     assert held["parallel.taken"].tolist() == FOLLOWS
@@ -249,13 +249,13 @@ def test_what_is_said_of_a_text_that_goes_on(scope: Scope) -> None:
     assert "Shifted" not in told
 
 
-@pytest.mark.parametrize("similarity", KINDS)
+@pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("use_cache", [True, False])
 def test_the_work_is_what_torch_counts(similarity: str, use_cache: bool) -> None:
     """Unseen by torch's counter are the fused kernel's two products, or the additive one's v·tanh; a table of learned positions
     it cannot read."""
     model, steps = letters("gpt", similarity=similarity, positions="sinusoidal", n_ctx=N_CTX).model, 4
-    expected = work(model.config, 0, steps, len(GIVEN))
+    expected = count_multiply_adds(model.config, 0, steps, len(GIVEN))
     unseen = model.config.n_layers * model.config.d_model * (1 if similarity == "additive" else 2)
     row = torch.tensor([[*GIVEN, *FOLLOWS]])
     with torch.no_grad():
@@ -273,5 +273,5 @@ def test_the_work_is_what_torch_counts(similarity: str, use_cache: bool) -> None
 
 def test_a_run_without_attention_reads_nothing() -> None:
     none = letters("gpt", n_layers=0)
-    assert reading(none.run(PROMPT)) == Reading()
+    assert reading(none.run(PROMPT)) == ShownAttention()
     assert isinstance(decoding_runs.of_trace(none.run(PROMPT)), Run)

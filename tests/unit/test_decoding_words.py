@@ -71,8 +71,9 @@ def test_the_first_state_the_cell_and_the_readout_are_those_that_are_said(cell, 
     ends = torch.cat([h[-1, :7], h[0, 7:]]) if bidirectional else h[-1]
     s_0 = (weights["decoder.W_s.weight"] @ ends + weights["decoder.W_s.bias"]).tanh()
     torch.testing.assert_close(recording.attention["decoder.alignment"].q[0, 0, 0], s_0, atol=1e-6, rtol=1e-4)
-    assert ("s(0) = tanh(W [h→(m); h←(1)] + b); the paper takes h←(1) alone" in text) == bidirectional
-    assert ("s(0) = tanh(W h(m) + b); the paper reads backwards too" in text) == (not bidirectional)
+    both = r"[\overrightarrow{h}_m; \overleftarrow{h}_1] + b)$; the paper takes $\overleftarrow{h}_1$ alone"
+    assert (both in text) == bidirectional
+    assert (r"$s_0 = \tanh(W h_m + b)$; the paper reads backwards too" in text) == (not bidirectional)
 
     y = model.embedding(TARGET)[0] * 17**0.5
     x, before = torch.cat([y[0], contexts[0]]), s_0
@@ -84,13 +85,13 @@ def test_the_first_state_the_cell_and_the_readout_are_those_that_are_said(cell, 
     else:
         state = (wx + us).tanh()
     torch.testing.assert_close(states[0], state, atol=1e-6, rtol=1e-4)
-    assert ("reset gate act on U s(i−1); the paper's on s(i−1)" in text) == (cell == "gru")
+    assert ("reset gate act on $U s_{i-1}$; the paper's on $s_{i-1}$" in text) == (cell == "gru")
     assert ("Its cell is a plain tanh" in text) == (cell == "tanh")
 
     read = torch.cat([states, y, contexts], dim=1)
     readout = (read @ weights["decoder.W_r.weight"].T + weights["decoder.W_r.bias"]).tanh()
     torch.testing.assert_close(logits[0], readout @ weights["embedding.weight"].T, atol=1e-4, rtol=1e-4)
-    assert "from tanh(W [s(i); y(i−1); c(i)] + b); the paper from a maxout layer of s(i−1), y(i−1) and c(i)" in text
+    assert r"from $\tanh(W[s_i; y_{i-1}; c_i] + b)$; the paper from a maxout layer of $s_{i-1}$, $y_{i-1}$ and $c_i$" in text
     assert "One matrix embeds source and target and gives the logits" in text
 
 
@@ -119,4 +120,4 @@ def test_an_alignment_chooses_knowing_only_what_stands_above():
     assert rows_moved(other, "decoder.layers.0.self_attn", 3) == [False] * 3 + [True] * 4
     alignment = sites(model).attention["decoder.alignment"]
     said = words.where_from(alignment, words.terms("translation"))
-    assert "chooses before it has read that token, knowing of its own text only what stands above" in said
+    assert "chooses before it has read that token, when all it knows of its own text is what stands above" in said

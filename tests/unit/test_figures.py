@@ -1,7 +1,6 @@
 """The pure drawing: what goes into a picture is what `models` computed, and nothing is lost on the way."""
 
 import csv
-import io
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from drawn import saved
 from small import random_model, trace_of
 
 from models.checkpoint import Checkpoint
@@ -194,7 +194,7 @@ def test_spaces_and_control_characters_are_visible() -> None:
 
 def test_the_csv_gives_back_every_weight(trace: Trace) -> None:
     site = trace.attention["decoder.layers.0.cross_attn"]
-    rows = list(csv.reader(io.StringIO(export.head_csv(trace, site, 1))))
+    rows = list(csv.reader(export.head_csv(trace, site, 1)))
     weights = np.array([row[1:] for row in rows[1:]], dtype=np.float32)
     assert torch.equal(torch.from_numpy(weights), site.weights(1))
     assert rows[0][1:] == [f"{i} {label.text}" for i, label in enumerate(labels(trace.streams["source"]))]
@@ -202,12 +202,12 @@ def test_the_csv_gives_back_every_weight(trace: Trace) -> None:
 
 def test_a_token_cannot_become_a_formula_in_a_spreadsheet(random_scope: Scope) -> None:
     run = random_scope.run("=a", "@b")
-    rows = csv.reader(io.StringIO(export.head_csv(run, run.attention["decoder.layers.0.cross_attn"], 0)))
+    rows = csv.reader(export.head_csv(run, run.attention["decoder.layers.0.cross_attn"], 0))
     assert not any(cell[:1] in "=@+-" for row in rows for cell in row if cell)
 
 
 def test_the_npz_gives_back_all_heads(trace: Trace) -> None:
-    with np.load(io.BytesIO(export.heads_npz(trace))) as held:
+    with saved(export.heads_npz(trace)) as held:
         for name, site in trace.attention.items():
             q, k = site.q[0].double(), site.k[0].double()
             scores = q @ k.transpose(1, 2) / q.shape[2] ** 0.5

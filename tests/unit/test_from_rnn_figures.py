@@ -12,7 +12,7 @@ from PIL import Image
 
 from models import Scope
 from models.analysis.layer_timing import Timing
-from models.analysis.reach import BIDIRECTIONAL, CNN, KINDS, RNN, SELF_ATTENTION, Choice, Reach
+from models.analysis.reach import BIDIRECTIONAL, CNN, LAYER_KINDS, RNN, SELF_ATTENTION, Choice, Reach
 from models.tokenizers.base import Encoding
 from viz_app.drawing import states
 from viz_app.drawing.labels import Label
@@ -177,7 +177,7 @@ def test_forward_times_are_medians_in_milliseconds() -> None:
     assert [(tip["field"], tip.get("title")) for tip in line["encoding"]["tooltip"]] == [
         ("layer", None), ("tokens", None), ("ms", "median (ms)"), ("least", "least (ms)"), ("most", "most (ms)"),
     ]  # fmt: skip
-    legend(line["encoding"], list(KINDS))
+    legend(line["encoding"], list(LAYER_KINDS))
     assert charts.forward_times([], "t").to_dict()["layer"][1]["encoding"]["y"]["scale"]["domain"] == [0.01, 100]
 
 
@@ -267,7 +267,7 @@ def test_forged_alignments_fail_their_checks() -> None:
 
 def test_the_nearest_head_is_the_one_least_apart() -> None:
     weights = torch.stack([torch.stack([P, Q]), torch.stack([Q.flip(0), P / 2 + Q / 2])])       # (site, head, query, key)
-    sites = [type("Site", (), {"weights": lambda self, one=one: one})() for one in weights]
+    sites = [type("Site", (), {"n_heads": 2, "weights": lambda self, head, one=one: one[head]})() for one in weights]
     assert pair.nearest(Q, sites) == (0, 1)
     assert pair.nearest(P, sites) == (0, 0)
     assert pair.nearest(P * 0.5 + Q * 0.5, sites) == (1, 1)
@@ -354,7 +354,7 @@ def test_how_models_learned_as_a_table_and_a_file() -> None:
 
 
 @pytest.mark.parametrize(("family", "sizes", "stage"), [
-    ("recurrent", {"attention": "none"}, (0, "RNN, fixed vector h_m")), ("recurrent", {}, (1, "RNN with Bahdanau's alignment")),
+    ("recurrent", {"attention": "none"}, (0, "RNN, fixed vector h(m)")), ("recurrent", {}, (1, "RNN with Bahdanau's alignment")),
     ("attention only", {"n_self_layers": 0}, (2, "Attn(X, X′) alone")),
     ("attention only", {"n_self_layers": 1, "n_heads": 1}, (3, "Attn(X, X), then Attn(X, X′)")),
     ("attention only", {"n_self_layers": 1, "n_heads": 3}, (4, "Attn(X, X), then Attn(X, X′), 3 heads")),
@@ -434,7 +434,7 @@ def test_the_states_as_a_picture(bidirectional: bool) -> None:
     np.testing.assert_array_equal(arrays["states"], values)
     frames = [{"row": 3, "first": 0, "count": 7}, {"row": 0, "first": 7, "count": 7}]
     assert header == {
-        "title": "The title", **saving(f"{trace.model.name}.encoder-states", facts(trace)), "axis": "number of the state",
+        "title": "The title", **saving(f"{trace.model.name}.encoder-states", facts(trace)), "axis": "which number of the state",
         "columns": 14 if bidirectional else 7,
         "rows": [["a", "", False], ["b", "", False], ["c", "", False], END], "limit": float(max(values.max(), -values.min())),
         "frames": frames[: 1 + bidirectional], "ways": ["forwards →", "← backwards"] if bidirectional else [],

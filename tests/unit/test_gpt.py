@@ -207,7 +207,7 @@ def test_it_writes_no_further_than_it_reads():
 def test_a_beam_of_one_is_greedy_and_a_wide_one_finds_the_best(model):
     prompt = random_ids(1, 5, seed=4)[0].tolist()
     greedy = [step.token for step in decoding.greedy(model, prompt, max_new=6)]
-    assert list(list(decoding.beam(model, prompt, width=1, max_new=6))[-1].kept[0].tokens) == greedy
+    assert list(list(decoding.beam(model, prompt, width=1, max_new=6))[-1].hypotheses[0].tokens) == greedy
     rows = torch.cartesian_prod(torch.arange(VOCAB), torch.arange(VOCAB))
     rows = rows[rows[:, 0] != 2]
     whole = torch.cat([torch.tensor([prompt]).expand(len(rows), -1), rows], 1)
@@ -215,7 +215,7 @@ def test_a_beam_of_one_is_greedy_and_a_wide_one_finds_the_best(model):
         log_probs = model(whole).log_softmax(-1)
     total = log_probs[:, 4].gather(1, rows[:, :1]) + log_probs[:, 5].gather(1, rows[:, 1:])
     ended = log_probs[0, 4, 2]
-    best = list(decoding.beam(model, prompt, width=VOCAB, alpha=0.0, max_new=2))[-1].kept[0]
+    best = list(decoding.beam(model, prompt, width=VOCAB, alpha=0.0, max_new=2))[-1].hypotheses[0]
     assert best.log_prob == pytest.approx(float(max(total.max(), ended)), rel=1e-4)
 
 

@@ -1,13 +1,12 @@
 """One head and all heads as drawn and taken away: every header, number, colour and place is read back and worked out again."""
 
 import csv
-import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from drawn import SVG, Drawing, at, letters, mixed, rgb
+from drawn import SVG, Drawing, at, letters, mixed, rgb, saved
 
 from models.layers.masks import Mask, MaskLayer
 from models.tokenizers.base import Encoding
@@ -120,7 +119,7 @@ def test_the_head_component_is_told_everything_by_its_name(trace: Trace, name: s
         "site": name, "head": 2, "lock": "q3", "title": words.head_title(site, 2, TERMS),
         "queryAxis": f"who reads (query): {axes[0]}", "keyAxis": f"what is read (key): {axes[1]}",
         "masks": [layer.name for layer in site.mask.layers], **saving(f"letters.{PATHS[name]}.head3", facts(trace)),
-        "block": 1, "first": [0, 0], "size": [len(queries), len(keys)], "scale": "weight", "hides": False,
+        "block": 1, "first": [0, 0], "size": [len(queries), len(keys)], "scale": "weight", "hides": False, "joins": "",
         "sinks": [0] if keys == TARGET else [5], "sinkNames": ["[start]"] if keys == TARGET else ["[end]"],
         "sinkShare": pytest.approx(float(_by_hand(site, 2)[:, 0 if keys == TARGET else 5].mean()), abs=1e-6),
     }  # fmt: skip
@@ -203,7 +202,7 @@ def test_more_masks_than_bits_leave_the_first_eight(trace: Trace) -> None:
 
 def test_the_csv_is_a_row_a_query_and_a_column_a_key(trace: Trace) -> None:
     site = trace.attention[CROSS]
-    rows = list(csv.reader(io.StringIO(export.head_csv(trace, site, 1))))
+    rows = list(csv.reader(export.head_csv(trace, site, 1)))
     assert rows[0] == ["query \\ key", "0 a", "1 b", "2 c", "3 d", "4 e", "5 [end]"]
     assert [row[0] for row in rows[1:]] == [f"{i} {step}" for i, step in enumerate(STEPS)]
     for i, row in enumerate(rows[1:]):
@@ -211,7 +210,7 @@ def test_the_csv_is_a_row_a_query_and_a_column_a_key(trace: Trace) -> None:
 
 
 def test_the_npz_holds_the_tokens_of_both_texts_and_every_head(trace: Trace) -> None:
-    with np.load(io.BytesIO(export.heads_npz(trace))) as held:
+    with saved(export.heads_npz(trace)) as held:
         sites = ["encoder.layer1.self_attn", *(f"decoder.layer{n}.{part}_attn" for n in (1, 2) for part in ("self", "cross"))]
         assert set(held) == {"source_tokens", "target_tokens", *sites, *(f"{name}.allowed" for name in sites)}
         assert held["source_tokens"].tolist() == [*"abcde", "[end]"]

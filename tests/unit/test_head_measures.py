@@ -6,7 +6,7 @@ import pytest
 import torch
 from drawn import letters
 
-from models.analysis import head_measures
+from models.analysis import slices
 from models.analysis.head_measures import MEASURES, measures, order
 from models.trace import AttentionSite, Trace
 
@@ -43,7 +43,7 @@ def by_loops(trace: Trace, site: AttentionSite, head: int) -> dict[str, float]:
 @pytest.mark.parametrize("cells", [2**20, 20])      # in one piece, and two or three rows at a time
 @pytest.mark.parametrize(("family", "name"), SITES)
 def test_each_measure_is_its_formula(family: str, name: str, cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head_measures, "CELLS", cells)
+    monkeypatch.setattr(slices, "CELLS", cells)
     trace, site = site_of(family, name)
     found = measures(site, *trace.axes(site))
     assert list(found) == list(MEASURES)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small import reversal_trainer
 
-from models import checkpoint as files
+from models import checkpoint_files as files
 from models import weights
 from models.architectures.attention_only import AttentionOnlyConfig
 from models.architectures.gpt import GPTConfig

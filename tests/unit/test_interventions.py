@@ -118,12 +118,8 @@ def test_each_kind_of_attention_has_its_own_change_and_size():
         "encoder_self": table(".x .."), "decoder_self": table("xxx .xx x.x"), "cross": table(".x x. xx"),
     }  # fmt: skip
     assert changes.of("cross").k == 0
-    other = changes.replaced("cross", MaskChange(ready="causal"))
-    assert (other.of("cross").ready, changes.of("cross").ready) == ("causal", "window")
-    assert other.of("encoder_self") == changes.of("encoder_self")
-    some = Edit("cross", MaskChange(opened=((0, 1),)), heads=(1,))
-    whole = [Edit("cross", MaskChange(ready=ready)) for ready in ("causal", "previous")]
-    assert Edits((whole[0], some)).replaced("cross", whole[1].change).edits == (some, whole[1])      # the new one has the last word
+    some, whole = (Edit("cross", MaskChange(ready=ready), heads=heads) for ready, heads in (("causal", (1,)), ("previous", None)))
+    assert (Edits((some,)).of("cross"), Edits((some, whole)).of("cross")) == (MaskChange(), whole.change)      # of all heads
     assert edited(own := Mask(), "cross", "layers.0", 1, 3, 2, torch.device("cpu")) is own     # outside the block nothing holds
 
 

@@ -12,7 +12,8 @@ from small import random_gpt
 
 from models import cli
 from models.architectures.gpt import GPTConfig
-from models.checkpoint import load_checkpoint, snapshots
+from models.checkpoint import load_checkpoint
+from models.checkpoint_files import snapshots
 from models.tasks import open_task
 from models.tasks.base import DataError
 from models.tasks.language import LanguageTask, Passage, cut

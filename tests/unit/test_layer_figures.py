@@ -9,12 +9,13 @@ import pytest
 import torch
 from drawn import letters
 
+from models.analysis.layer_parts import check_parts
 from models.scope import Scope
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import LISTED, STRONGEST, Choices, Shown, kept, layer, payloads, shown
+from viz_app.views.layer.payloads import LISTED, STRONGEST, Choices, Shown, chosen_position, layer, payloads, shown
 
 TERMS = words.terms("letters")
 
@@ -70,6 +71,50 @@ def test_a_stop_says_what_would_follow(decoder) -> None:
         assert [label[0] for label, _ in stop["best"]] == [special.get(t, t) for t in scope.tokenizer.tokens(best.tolist())]
         np.testing.assert_allclose([share for _, share in stop["best"]], p[best], rtol=1e-4)
         assert stop["answer"] == pytest.approx(p[answer], rel=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_where_a_text_is_classified_a_stop_says_the_class(norm: str) -> None:
+    run = run_of("gpt", "abcab", head="classes", classes="praise,complaint", norm=norm)
+    model, n = run.scope.model, len(run.trace.streams["text"].ids)
+    header, _ = sent(run, Choices("text", 1, None))
+    names = ["decoder.layers.0.resid_pre", "decoder.layers.0.resid_mid", "decoder.layers.1.resid_post"]
+    weight = model.heads["classes"].weight.detach().numpy().astype(np.float64)                    # W_y
+    for name, stop in zip(names, (header["stops"][0], header["stops"][1], header["stops"][-1]), strict=True):
+        h = run.trace.activations[name].value[0, n - 1].numpy().astype(np.float64)
+        if norm == "pre":
+            last = model.decoder.last_norm
+            h = (h - h.mean()) / np.sqrt(h.var() + last.eps) * last.weight.detach().numpy() + last.bias.detach().numpy()
+        p = np.exp(weight @ h)
+        p = dict(zip(("praise", "complaint"), p / p.sum(), strict=True))
+        assert [label[0] for label, _ in stop["best"]] == sorted(p, key=p.get, reverse=True)
+        np.testing.assert_allclose([share for _, share in stop["best"]], sorted(p.values(), reverse=True), rtol=1e-4)
+    answer = run.trace.outputs["classes"]
+    assert header["answer"][0] == answer.predicted == run.trace.output
+    assert header["stops"][-1]["answer"] == pytest.approx(float(answer.probabilities.max()), rel=1e-4)
+    found = shown(run, Choices("text", 1, None))
+    assert found.position == answer.position == n - 1
+    assert header["title"].endswith(f"token “b” to the class, “{answer.predicted}”")
+    assert header["allTitle"] == "All layers, and the class by “b” if the model stopped there"
+    assert "read by the model's own output path to its classes" in text.explain(found.layer[0].sublayer, found.output)
+    heading, *rows = csv.reader(io.StringIO(files.layers_csv(found)))
+    told = dict(zip(heading, rows[-1], strict=True))
+    assert (told["class 1"], told["token"]) == (answer.predicted, "b")
+    assert float(told["probability 1"]) == pytest.approx(float(answer.probabilities.max()), rel=1e-4)
+    assert "class 3" not in told
+    checks = check_parts(model, run.trace, found.parts, n - 1)
+    assert checks[-1].sentence == "Largest difference of a log-probability from the run's own probabilities of the classes"
+    assert all(check.passed for check in checks)
+
+
+def test_elsewhere_in_a_text_that_is_classified_a_stop_says_what_would_follow() -> None:
+    run = run_of("gpt", "abcab", head="classes", classes="praise,complaint")
+    found = shown(run, Choices("text", 1, 2))
+    torch.testing.assert_close(found.log_probs[-1], run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5)
+    assert "to the next token, as if no layer followed" in text.explain(found.layer[0].sublayer, found.output)
+    assert "what follows it" in sent(run, Choices("text", 1, 2))[0]["title"]
+    with pytest.raises(ValueError, match="^'span' is not read from the stream 'text'$"):
+        run.scope.model.readout(found.parts[0].after, "span")
 
 
 def test_under_post_ln_the_layer_is_sums_and_norms_in_order(decoder) -> None:
@@ -159,12 +204,13 @@ def test_which_token_is_shown_where_none_is_chosen() -> None:
     goes_on = run_of("gpt", "abcab")
     last = len(goes_on.trace.streams["text"].ids) - 1
     assert [shown(goes_on, Choices("text", 0, position)).position for position in (None, 2, 99)] == [last, 2, last]
-    assert kept(goes_on, Choices("text", 0, None), last) is None
-    closed = run_of("gpt", "abcab", head="classes", classes="a,b")
-    assert [shown(closed, Choices("text", 0, position)).position for position in (None, last, 99)] == [1, last, 1]
-    assert kept(closed, Choices("text", 0, None), last) == last
-    assert kept(goes_on, Choices("text", 0, None), 2) == 2
-    assert kept(run, Choices("target", 0, None), 3) == 3
+    assert chosen_position(goes_on, Choices("text", 0, None), last) is None
+    judge = run_of("gpt", "abcab", head="classes", classes="a,b")
+    answers = judge.trace.outputs["classes"].position
+    assert [shown(judge, Choices("text", 0, position)).position for position in (None, 2, 99)] == [answers, 2, answers]
+    assert chosen_position(judge, Choices("text", 0, None), answers) is None
+    assert chosen_position(goes_on, Choices("text", 0, None), 2) == 2
+    assert chosen_position(run, Choices("target", 0, None), 3) == 3
 
 
 def found(family: str, stream: str) -> tuple[Scope, Shown]:
@@ -196,7 +242,7 @@ def test_the_table_read_back(family: str, stream: str) -> None:
         fires = ["", ""] if part.firing is None else [str(int((part.firing.pre > 0).sum())), str(len(part.firing.pre))]
         assert [told["fire"], told["of d_ff"]] == fires
         if said:
-            assert float(told["probability 1"]) == pytest.approx(float(at.said[i + 1].max().exp()))
+            assert float(told["probability 1"]) == pytest.approx(float(at.log_probs[i + 1].max().exp()))
         assert row[-4:] == [at.token.text, "3", at.run.trace.model.name, at.run.trace.model.fingerprint]
 
 
@@ -224,11 +270,13 @@ def test_the_payload_is_the_same_for_the_same_run(decoder) -> None:
 def test_each_norm_has_its_own_words() -> None:
     said = {}
     for name, run in {"post": run_of(), "pre": run_of("gpt", "abc"), "none": run_of("attention only")}.items():
-        said[name] = text.explain(run.scope.model.sublayers[0], name == "pre")
+        said[name] = text.explain(run.scope.model.sublayers[0], "next token" * (name == "pre"))
     assert "post-LN" in said["post"]
     assert "pre-LN" in said["pre"]
     assert "no residual connections and no LayerNorm" in said["none"]
     assert ["If the model stopped here" in words_ for words_ in said.values()] == [False, True, False]
     assert text.no_layers(True, "dates").endswith("added to a stream. Open **dates**, a model of the same task that has them.")
     assert text.no_layers(True, "").startswith("This model has no layers of this kind: one recurrent step after the other")
-    assert text.no_layers(False, "") == "This model does not lay open what its layers add to a stream."
+    assert text.no_layers(False, "") == (
+        "This model does not reveal what its layers add to a stream: it is not known through which of its modules the stream goes."
+    )

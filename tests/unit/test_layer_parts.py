@@ -11,7 +11,8 @@ from drawn import letters
 from torch.utils.hooks import RemovableHandle
 
 from models.analysis.checks import Check
-from models.analysis.layer_parts import Firing, check_parts, cosine, lens, mean_and_spread, parts, streams
+from models.analysis.layer_parts import Firing, check_parts, cosine, lens, mean_and_spread, parts
+from models.architectures import Model
 from models.layers.attention import MultiHeadAttention
 from models.scope import Scope
 from models.trace import Trace
@@ -35,6 +36,11 @@ def made(family: str) -> tuple[Scope, Trace]:
 @pytest.fixture(scope="module", params=FAMILIES)
 def run(request) -> tuple[Scope, Trace]:
     return made(request.param)
+
+
+def streams(model: Model) -> tuple[str, ...]:
+    """Those along which it has sublayers, in the order of the pass."""
+    return tuple(dict.fromkeys(sublayer.stream for sublayer in model.sublayers))
 
 
 def passed(scope: Scope, trace: Trace) -> dict[str, tuple[np.ndarray, np.ndarray]]:

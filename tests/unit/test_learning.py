@@ -11,8 +11,9 @@ from models.architectures import build
 from models.architectures.attention_only import AttentionOnlyConfig
 from models.architectures.seq2seq import Seq2SeqConfig
 from models.architectures.transformer import TransformerConfig
-from models.layers.similarity import KINDS as KINDS_ALL
-from models.scope import Scope, load
+from models.layers.similarity import SIMILARITIES as KINDS_ALL
+from models.opening import load
+from models.scope import Scope
 from viz_app.drawing.look import LIGHT
 from viz_app.views.from_rnn import learners as from_rnn_learners
 from viz_app.views.from_rnn.learners import Learner
@@ -106,7 +107,7 @@ def test_learned_is_the_first_step_over_the_bar():
     assert [one.learned_at for one in (fast, slow, never)] == [200, 400, None]
     said = fastest([slow, never, fast])
     assert "First found right on 90 % of the validation dates: **fast one**, at step 200; last: **slow one**, at step 400" in said
-    assert "Not there within their training: **lost one** (400 steps)." in said
+    assert "Not reached within their training: **lost one** (400 steps)." in said
     assert "alike" not in said
     assert "at the same validated step, 200" in fastest([fast, fast])
     rows = from_rnn_learners.table([fast, never], ["2001-01-01", "x"])

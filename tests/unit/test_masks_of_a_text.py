@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from drawn import letters
+from drawn import letters, saved
 
 from models.analysis.masked_comparison import run_masked
 from models.architectures.gpt import SELF
@@ -106,7 +106,7 @@ def test_what_the_painter_is_told(scope: Scope) -> None:
         "who reads (query): the text, a row is read → written", "what is read (key): the text",
     )
     assert header["layers"] == [
-        {"name": "text padding", "reason": "the key only fills the shorter text up; there is nothing to read"},
+        {"name": "text padding", "reason": "this key only pads the shorter text; there is nothing to read"},
         {"name": "look-ahead", "reason": "the key comes after the query; while writing, it does not exist yet"},
         {"name": "window of 2", "reason": "the key is further away than that"},
     ]
@@ -146,7 +146,7 @@ def test_files_are_of_the_text(scope: Scope) -> None:
     view = viewed(scope, WINDOW)
     table = list(csv.reader(io.StringIO(masks_files.log_probs_csv(view))))
     assert [row[0] for row in table] == ["token", *FIRST, *FOLLOWS, "sum"]
-    held = np.load(io.BytesIO(masks_files.everything_npz(view)))
+    held = saved(masks_files.everything_npz(view))
     assert held["text_tokens"].tolist() == ["[start]", *FIRST, *FOLLOWS]
     assert {name for name in held if name.endswith("_tokens")} == {"text_tokens"}
     np.testing.assert_array_equal(held["self.after.allowed"], by_hand(9, WINDOW).numpy())
@@ -166,9 +166,9 @@ def test_a_text_that_fills_the_context_is_not_gone_on_with(scope: Scope) -> None
 
 
 def test_a_second_text_is_filled_up_by_the_name_of_its_stream(scope: Scope) -> None:
-    assert masks_text.batch((5, 3), "text") == "5 and 3 tokens: the second text is filled up with 2 × padding."
+    assert masks_text.batch((5, 3), "text") == "5 and 3 tokens: the second text is padded with 2 tokens."
     assert masks_text.batch((5, 5), "text") == "Both have 5 tokens: no padding in the text."
-    filled = "The shorter of the two is filled up with padding."
+    filled = "The shorter of the two is padded to the length of the longer."
     assert masks_text.second_help(scope.model) == filled
     assert masks_text.second_help(letters().model) == f"{filled} The target of this one is what the model writes for it."
 
@@ -176,7 +176,6 @@ def test_a_second_text_is_filled_up_by_the_name_of_its_stream(scope: Scope) -> N
 def test_rules_and_names_of_its_one_kind(scope: Scope) -> None:
     site = scope.run(FIRST).attention[OWN]
     assert "both texts, by position. While writing, a prefix of m tokens meets the top-left m × m part" in masks_text.rules(site)
-    assert masks_text.site_label(site) == "Decoder 2, self"
     assert masks_text.layer(SELF, PADDING) == "text padding"
     assert {name: masks_text.ready_label(SELF, name, "causal") for name in READY_MADE} == {
         "none": "none: read everything", "causal": "causal: itself and before (own)", "window": "window: at most k back",

@@ -18,9 +18,9 @@ from models.scope import Scope
 from models.trace.edits import Edits, MaskChange
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.masks import files, painter, text
+from viz_app.views.masks import files, outcome_text, painter
 from viz_app.views.masks import payloads as masks_payloads
-from viz_app.views.masks.mask_view import MaskView, told
+from viz_app.views.masks.mask_view import MaskView, log_prob_change
 from viz_app.views.masks.payloads import Choices
 
 FIRST, SECOND, QUESTION = "Mary went to the garden.", "John took milk.", "Where is Mary?"
@@ -61,7 +61,7 @@ def test_hidden_tokens_are_told_and_a_typed_mask_by_the_first_guess() -> None:
     view = viewed("pretraining", "Mary [MASK] to the garden.", None, (5,))
     before, after = (by_hand("pretraining", view, changed)["masked"].double().log_softmax(-1) for changed in (False, True))
     hidden, guess = scope_of("pretraining").tokenizer.encode("garden").ids[0], int(before[2].argmax())
-    given = told(view)
+    given = log_prob_change(view)
     assert [label.text for label in given.labels] == [scope_of("pretraining").tokenizer.token(guess), "garden"]
     assert [label.note for label in given.labels] == ["the model's own first guess before", ""]
     np.testing.assert_allclose(given.before, [before[2, guess], before[5, hidden]], atol=1e-4)
@@ -83,7 +83,7 @@ def test_hidden_tokens_are_told_and_a_typed_mask_by_the_first_guess() -> None:
 def test_of_two_texts_the_more_probable_class_before_is_told() -> None:
     view = viewed("pretraining", FIRST, SECOND)
     before, after = (by_hand("pretraining", view, changed)["next"].double().log_softmax(-1) for changed in (False, True))
-    best, given = int(before.argmax()), told(view)
+    best, given = int(before.argmax()), log_prob_change(view)
     assert ([label.text for label in given.labels], given.what) == ([("next", "not next")[best]], "class")
     assert given.before[0] == pytest.approx(float(before[best]), abs=1e-4)
     assert given.after[0] == pytest.approx(float(after[best]), abs=1e-4)
@@ -93,7 +93,7 @@ def test_of_an_answer_where_it_began_and_ended_before_is_told() -> None:
     view = viewed("span", QUESTION, f"{FIRST} {SECOND}")
     row, output = view.before.trace.streams["text"], view.before.trace.outputs["span"]
     inside = [i for i, (segment, offset) in enumerate(zip(row.segments, row.offsets, strict=True)) if segment and offset]
-    given = told(view)
+    given = log_prob_change(view)
     for changed, values in ((False, given.before), (True, given.after)):
         made = by_hand("span", view, changed)
         expected = [
@@ -106,7 +106,7 @@ def test_of_an_answer_where_it_began_and_ended_before_is_told() -> None:
 
 def test_where_nothing_is_hidden_it_says_how_to_have_something() -> None:
     view = viewed("pretraining", FIRST)
-    assert told(view).labels == []
-    assert text.NOTHING_HIDDEN in painter.story(view)
+    assert log_prob_change(view).labels == []
+    assert outcome_text.NOTHING_HIDDEN in painter.story(view)
     header, _ = unpack(painter.masks(view))
     assert (header["effect"]["labels"], header["effect"]["sums"]) == ([], [0, 0])

@@ -34,7 +34,7 @@ def traces() -> dict[str, Trace]:
 def chosen(traces: dict[str, Trace], name: str, site: str = CROSS) -> tuple[Trace, inside_cell.Cell]:
     trace = traces[name]
     site = trace.attention[ALIGNMENT if name == "alignment" else site]
-    return trace, inside_cell.cell(trace, site, 0 if name == "alignment" else 1, 2, 1)
+    return trace, inside_cell.chosen_cell(trace, site, 0 if name == "alignment" else 1, 2, 1)
 
 
 # equations. By hand: what each is called, its formula by rows and by columns, and its factors from left to right by rows
@@ -257,7 +257,7 @@ def test_the_table_of_the_scaling_is_worked_out_again(traces: dict[str, Trace], 
 
 def test_what_is_said_of_the_scaling_holds_its_numbers(traces: dict[str, Trace]) -> None:
     _, at = chosen(traces, "scaled dot")
-    both, said = two_ways(at), inside_scaling.says(at)
+    both, said = two_ways(at), inside_scaling.sentence(at)
     assert "2.24 times as far apart" in said
     assert f"{both['without']['p'][2].max():.2f} instead of {both['with']['p'][2].max():.2f}" in said
     ours, bare = both["with"], both["without"]
@@ -292,7 +292,7 @@ def test_the_bars_and_the_curves_say_what_they_show(traces: dict[str, Trace], da
     trace, at = chosen(traces, "scaled dot")
     both, names = two_ways(at), ["÷ √5 (the model)", "without"]
     bars = inside_scaling.weights_chart(trace, at, dark).to_dict()
-    assert bars["title"] == "This query's weights, with and without the division"
+    assert bars["title"]["text"] == ["This query's weights, with and without the", "division"]
     rows = bars["data"]["values"]
     assert [(row["key"], row["place"], row["softmax"]) for row in rows] == [(KEYS[j], j, name) for j in range(6) for name in names]
     for row in rows:
@@ -304,7 +304,9 @@ def test_the_bars_and_the_curves_say_what_they_show(traces: dict[str, Trace], da
     assert drawn["x"]["sort"]["field"] == "place"
     assert (drawn["y"]["field"], drawn["y"]["title"], drawn["y"]["scale"]) == ("weight", "weight", {"domain": [0, 1]})
     assert (drawn["xOffset"]["field"], drawn["xOffset"]["sort"]) == ("softmax", names)
-    assert drawn["color"]["scale"] == {"domain": names, "range": [blue, orange]}
+    assert drawn["stroke"]["scale"] == {"domain": names, "range": [blue, orange]}
+    assert drawn["fill"]["scale"] == {"domain": names, "range": [blue, f"{orange}26"]}       # hollow without the division
+    assert drawn["fill"]["legend"] == drawn["stroke"]["legend"]
     for field, unit in (("entropy", "nats"), ("gradient", "norm")):
         line, rules = inside_scaling.curve_chart(at, field, f"The {field}", unit, dark).to_dict()["layer"]
         assert line["mark"] == {"type": "line", "color": blue}
@@ -317,7 +319,8 @@ def test_the_bars_and_the_curves_say_what_they_show(traces: dict[str, Trace], da
         assert [tip["field"] for tip in line["encoding"]["tooltip"]] == ["divisor", field]
         assert rules["data"]["values"] == [{"divisor": math.sqrt(5), "softmax": names[0]}, {"divisor": 1.0, "softmax": names[1]}]
         assert rules["encoding"]["color"]["scale"] == {"domain": names, "range": [blue, orange]}
-    assert inside_scaling.curve_chart(at, "entropy", "The title", "nats").to_dict()["title"] == "The title"
+        assert rules["encoding"]["strokeDash"]["scale"] == {"domain": names, "range": [[9, 3], [2, 2]]}
+    assert inside_scaling.curve_chart(at, "entropy", "The title", "nats").to_dict()["title"]["text"] == ["The title"]
 
 
 # files
@@ -345,7 +348,7 @@ def test_the_walks_table_read_back(traces: dict[str, Trace], name: str) -> None:
 
 def test_a_masked_key_stands_in_the_walks_table(traces: dict[str, Trace]) -> None:
     trace = traces["scaled dot"]
-    at = inside_cell.cell(trace, trace.attention[OWN], 0, 1, 0)
+    at = inside_cell.chosen_cell(trace, trace.attention[OWN], 0, 1, 0)
     rows = list(csv.DictReader(io.StringIO(inside_files.walk_csv(trace, at))))
     assert [row["allowed"] for row in rows] == ["1", "1", "0", "0"]
     assert [row["masked"] == "-inf" for row in rows] == [False, False, True, True]
@@ -407,7 +410,7 @@ def test_the_scaling_table_read_back(traces: dict[str, Trace]) -> None:
 def test_the_heads_table_read_back(family: str) -> None:
     trace = letters(family).run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
-    heading, *rows = csv.reader(io.StringIO(inside_files.heads_csv(trace, inside_cell.cell(trace, site, 1, 2, 1))))
+    heading, *rows = csv.reader(io.StringIO(inside_files.heads_csv(trace, inside_cell.chosen_cell(trace, site, 1, 2, 1))))
     stream = ["cosine with stream"] if family == "transformer" else []
     assert heading == ["head", "length", "cosine with output", *stream, *(f"added {d}" for d in range(1, 16))]
     assert [row[0] for row in rows] == ["1", "2", "3", "bias", "output", *(["stream"] if stream else [])]

@@ -9,8 +9,8 @@ import models
 from models.architectures import family_of
 from models.architectures.base import Family
 from models.checkpoint import CheckpointError, Description, describe
-from models.layers.similarity import KINDS
-from models.scope import shipped_folder
+from models.layers.similarity import SIMILARITIES
+from models.opening import shipped_folder
 from viz_app import checkpoints
 from viz_app.session import cache
 from viz_app.sidebar import menu
@@ -70,7 +70,7 @@ def test_every_shipped_model_has_a_line_of_its_own_kind_and_history_has_its_orde
     assert found["dates-self-attn"].name == "attention alone, after 1 self-attention layer"
     assert found["dates-attn"].name == "attention alone"
     for name in ("cosine", "general", "additive", "dot"):
-        assert name in KINDS
+        assert name in SIMILARITIES
         assert found[f"dates-{name}"].name.endswith(f", {name} scores")
 
 

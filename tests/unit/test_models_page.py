@@ -26,7 +26,6 @@ from models.checkpoint import save_checkpoint
 from models.tokenizers.base import Tokenizer
 from viz_app import checkpoints
 from viz_app.drawing.payload import unpack
-from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.models import payloads, text
 
@@ -88,7 +87,7 @@ def opened(folder: str | Path, text: str) -> CurrentRun:
 
 def test_cards_stand_by_family_in_the_order_of_history(offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     run = opened(offered[1], "abc")         # which has a card already
-    monkeypatch.setattr(cache.models, "load", lambda *_: pytest.fail("no weights are read for a card"))
+    monkeypatch.setattr(models, "load", lambda *_: pytest.fail("no weights are read for a card"))
     payload, unreadable = payloads.cards(run)
     header, arrays = unpack(payload)
     assert unreadable == ["broken"]
@@ -101,7 +100,7 @@ def test_cards_stand_by_family_in_the_order_of_history(offered: list[str], monke
     n = sum(parameter.numel() for parameter in random_gpt(vocab_size=7).parameters())
     assert gpt["sizes"] == f"{n:,} parameters, 2 layers × 3 heads, d_model 15, at most {N_CTX} tokens"
     assert gpt["scores"] == "Held-out perplexity 5.25; bits per byte 2 over 1,300 cases."
-    assert (gpt["purpose"], gpt["made"]) == ("Goes on with a text.", "Trained for 7 steps on book.txt.")
+    assert (gpt["purpose"], gpt["made"]) == ("Continues a text.", "Trained for 7 steps on book.txt.")
     assert gpt["licence"] == "Public domain"
     assert (shown[2]["scores"], shown[2]["purpose"], shown[2]["made"]) == ("No score was measured.", "Task: chess.", "")
     assert "1 layer × 3 heads" in shown[2]["sizes"]
@@ -131,7 +130,7 @@ def test_an_opened_folder_of_ones_own_stands_first(offered: list[str], monkeypat
     header, _ = unpack(payloads.cards(opened(offered[1], "abc"))[0])
     (card,) = header["groups"][0]["cards"]
     assert [group["title"] for group in header["groups"]] == ["Open now", "BERT (Devlin et al. 2019)"]
-    assert (card["name"], card["purpose"], card["licence"]) == ("a-gpt", "Goes on with a text.", "Public domain")
+    assert (card["name"], card["purpose"], card["licence"]) == ("a-gpt", "Continues a text.", "Public domain")
     assert card["shown"][0] == "Attention: 2 layers × 3 heads of decoder self-attention."
     assert "href" not in card
 
@@ -144,7 +143,7 @@ def test_an_opened_folder_of_ones_own_stands_first(offered: list[str], monkeypat
     ]),
     ("DebertaV2ForMaskedLM", [
         "It answers the token behind each mask.", "Attention: 2 layers × 2 heads of encoder self-attention.",
-        "Its library hands out finished weights only: no queries, keys, scores or masks, and nothing can be painted.",
+        "Its library returns finished weights only: no queries, keys, scores or masks, and nothing can be painted.",
     ]),
 ])  # fmt: skip
 def test_somebody_elses_model_says_what_it_shows_once_it_is_open(

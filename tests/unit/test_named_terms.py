@@ -12,7 +12,7 @@ from small import random_xlnet
 from torch import Tensor
 
 from models import Scope, Trace
-from models.analysis import head_walk
+from models.analysis import head_sum, walk_checks
 from models.analysis.checks import check_site
 from models.analysis.layer_parts import check_parts, parts
 from models.checkpoint import Checkpoint
@@ -76,13 +76,13 @@ def test_each_term_is_the_papers_number_by_number(scope, trace, at):
 
 
 def test_every_check_of_the_walk_passes_and_a_wrong_term_fails(trace, at):
-    checks = head_walk.check_walk(trace, at.site, QUERY, HEAD)
+    checks = walk_checks.check_walk(trace, at.site, QUERY, HEAD)
     assert [check.name for check in checks if not check.passed] == []
     assert any("q·k/√d + position + segment" in check.sentence for check in checks)
     assert all(check.passed for check in check_site(at.site))
     position, segment = at.site.terms
     wrong = replace(at.site, terms=(replace(position, keys=position.keys.flip(1)), segment))
-    failed = [check.name for check in head_walk.check_walk(trace, wrong, QUERY, HEAD) if not check.passed]
+    failed = [check.name for check in walk_checks.check_walk(trace, wrong, QUERY, HEAD) if not check.passed]
     assert "b is what the model used" in failed
 
 
@@ -138,7 +138,7 @@ def test_the_sentences_say_what_the_terms_are(trace, at):
 
 
 def test_without_a_bias_of_W_O_the_heads_alone_make_the_output(trace, at):
-    every = head_walk.heads(trace, at.site, QUERY)
+    every = head_sum.heads(trace, at.site, QUERY)
     assert every.bias is None
     np.testing.assert_allclose(every.total, trace.activations[f"{at.site.name}.attn_out"].value[0, QUERY], atol=1e-5)
     mark = "query_" if at.site.role == "query" else ""
@@ -174,7 +174,7 @@ def test_all_that_is_divided_takes_part_in_the_scaling(at):
     np.testing.assert_allclose(compared.with_root.weights, at.walk.weights, atol=1e-6)
     without = (at.walk.scores * at.site.d_head**0.5).masked_fill(~at.walk.allowed, -torch.inf).softmax(-1)
     np.testing.assert_allclose(compared.without.weights, without, atol=1e-5)
-    assert scaling.says(at).startswith("Here q·k stands for all that is divided: content, position and segment.")
+    assert scaling.sentence(at).startswith("Here q·k stands for all that is divided: content, position and segment.")
 
 
 def test_the_files_name_the_terms(trace, at):

@@ -18,7 +18,9 @@ import pytest
 import torch
 from drawn import letters
 
+import models
 import viz_app
+from models.analysis.joined_words import joined
 from models.trace import Trace
 from models.trace.edits import Edits, MaskChange
 from viz_app import notebook, words
@@ -125,6 +127,29 @@ def test_all_heads_carry_every_head_for_a_click(run: Trace) -> None:
     for place, weights in expected.items():
         assert (found[place]["event"], found[place]["part"], found[place]["shows"], found[place]["code"]) == ("pick", 0, 1, "")
         np.testing.assert_array_equal(unpack(found[place]["payload"])[1]["weights"], weights)
+
+
+def test_pictures_of_words(run: Trace) -> None:
+    of_words = models.load("gpt", device="cpu").run("The unbelievably hungry doggy was there")
+    shown_as = joined(of_words)
+    site = list(shown_as.attention.values())[1]
+    header, arrays = shown(head(of_words, 2, 3, words=True))
+    np.testing.assert_array_equal(arrays["weights"], site.weights(2).numpy())
+    assert [text for text, *_ in header["keys"]] == ["[start]", "The", "·unbelievably", "·hungry", "·doggy", "·was", "·there"]
+    picture = heads(of_words, words=True)
+    header, arrays = shown(picture)
+    np.testing.assert_array_equal(arrays["codes"], np.concatenate([codes.ravel() for _, codes in overview.all_codes(shown_as)]))
+    assert (header["joined"], header["switches"]) == (True, False)
+    assert "sub-words joined to words" in picture.about
+    drawn = lines(of_words, [(2, 3)], words=True)
+    header, arrays = shown(drawn)
+    np.testing.assert_array_equal(arrays["weights"][0], site.weights(2).numpy())
+    assert len(header["keys"]) == 7
+    last = answers(drawn, "news")[-2]["code"]
+    assert last.endswith(", words=True)")
+    assert len(shown(eval(last, {"lines": lines, "run": of_words}))[0]["keys"]) == 7
+    with pytest.raises(ValueError, match="^letters: its tokenizer does not say which tokens are of one word$"):
+        heads(run, words=True)
 
 
 def test_too_many_weights_to_carry_are_named_by_their_call(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ def test_what_is_expected_after_each_token_of_a_target():
     bits = [math.log2(float(row.exp().sum())) - float(row[label]) / math.log(2) for row, label in pairs]
     assert output.surprisal.tolist() == pytest.approx(bits, abs=1e-3)
     assert output.predicted == scope.tokenizer.tokens(logits.argmax(-1).tolist())
+    assert output.last.equal(output.log_probs[-1])
     assert (trace.fields, trace.teacher_forced) == ({"source": "abcde", "target": "edc"}, True)
 
 

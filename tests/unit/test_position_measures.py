@@ -12,12 +12,12 @@ from models.analysis.permutation_test import ORDERS, movable, new_order, reorder
 from models.analysis.position_measures import (
     add_or_concatenate,
     best_linear_miss,
-    by_distance,
     measure,
     moving,
     neighbours,
     rotation,
     rotation_miss,
+    similarity_by_distance,
 )
 from models.layers.masks import Mask, padding
 from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelengths
@@ -86,13 +86,13 @@ def test_sizes_that_measure_nothing_are_errors():
 
 def test_similarity_by_distance():
     """For pairs (sin, cos) it is Σ cos(k/10000^e), whatever the place; for sines the place matters."""
-    similarity = by_distance(formula_table("paper", 17, 6))
+    similarity = similarity_by_distance(formula_table("paper", 17, 6))
     by_hand = [sum(math.cos(k / 10000 ** (i / 3)) for i in range(3)) for k in range(17)]
     assert similarity.mean.tolist() == pytest.approx(by_hand)
     assert similarity.spread < 1e-12
     assert similarity.floor == pytest.approx(min(by_hand) / 3)
     sines = formula_table("sin-sin", 17, 6)
-    uneven = by_distance(sines)
+    uneven = similarity_by_distance(sines)
     assert uneven.spread == pytest.approx(float(sines.norm(dim=1).max() ** 2), rel=1e-6)   # distance 0: 0 … |PE|²
 
 
@@ -102,7 +102,6 @@ def test_positions_alias_when_the_waves_come_round():
     assert found.closest_pair == (0, 44)
     assert found.least == pytest.approx(2 * math.sin((44 - 14 * math.pi) / 2), abs=1e-9)
     assert found.aliased == 45
-    assert found.closer_than(0.02) == 2
     assert neighbours(formula_table("paper", 45, 64)).aliased == 0
 
 
@@ -159,10 +158,9 @@ def test_every_measurement_again_in_numpy(formula, n, n_fit):
     assert m.similarity.floor == pytest.approx(min(min(p) for p in products) / np.mean(products[0]))
 
 
-def test_how_close_counts_as_a_share_of_the_length():
+def test_the_length_is_the_root_of_the_mean_square_and_the_closest_pair_the_nearest():
     found = neighbours(torch.tensor([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, 5.0]]))
     assert found.length == pytest.approx(math.sqrt((0 + 9 + 1 + 25) / 4))             # 2.958; distances 1, 3, 1, 4
-    assert [found.closer_than(share) for share in (0.33, 0.34, 1.01, 1.02, 1.4)] == [0, 2, 2, 3, 4]
     assert found.closest_pair == (0, 2)
     assert neighbours(torch.tensor([[5.0], [9.0], [1.0], [0.5]])).closest_pair == (2, 3)
 

@@ -13,7 +13,7 @@ from PIL import Image
 from models.trace import Trace
 from models.trace.edits import Edit, Edits, MaskChange
 from viz_app.drawing import export, provenance
-from viz_app.drawing.stamp import caption, facts, of_model, saving, stamped
+from viz_app.drawing.stamp import caption, facts, of_model, pieces, saving, stamped
 
 CROSS = "decoder.layers.1.cross_attn"
 
@@ -98,8 +98,9 @@ def test_changed_masks_are_told_cell_by_cell(trace: Trace) -> None:
 
 
 def test_a_csv_begins_with_the_facts_and_no_cell_becomes_a_formula(trace: Trace) -> None:
-    table = export.head_csv(trace, trace.attention[CROSS], 1)
-    made = stamped(table, "a.head2.csv", {"model": "m", "source": 'a,=1+1,"b"'})
+    table, about = "".join(export.head_csv(trace, trace.attention[CROSS], 1)), {"model": "m", "source": 'a,=1+1,"b"'}
+    made = stamped(table, "a.head2.csv", about)
+    assert made.encode() == b"".join(pieces(export.head_csv(trace, trace.attention[CROSS], 1), "a.head2.csv", about))
     assert made.endswith(table)
     rows = list(csv.reader(io.StringIO(made)))
     assert rows[:2] == [["# model: m"], ['# source: a,=1+1,"b"']]
@@ -107,10 +108,11 @@ def test_a_csv_begins_with_the_facts_and_no_cell_becomes_a_formula(trace: Trace)
 
 
 def test_an_npz_keeps_its_arrays_and_has_one_more(trace: Trace) -> None:
-    with np.load(io.BytesIO(stamped(export.heads_npz(trace), "x.npz", facts(trace))), allow_pickle=False) as held:
+    with np.load(io.BytesIO(b"".join(pieces(export.heads_npz(trace), "x.npz", facts(trace)))), allow_pickle=False) as held:
         assert set(held) >= {"about", "source_tokens", "decoder.layer2.cross_attn.allowed"}
         assert len(held) == 3 + 2 * len(trace.attention)
-        np.testing.assert_array_equal(held["decoder.layer2.cross_attn"], trace.attention[CROSS].weights().numpy())
+        for head, weights in enumerate(held["decoder.layer2.cross_attn"]):
+            np.testing.assert_array_equal(weights, trace.attention[CROSS].weights(head).numpy())
         assert held["about"].tolist() == [f"{name}: {said}" for name, said in facts(trace).items()]
 
 

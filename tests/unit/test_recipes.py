@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from models import cli, shipped
-from models.scope import shipped_folder
+from models.opening import shipped_folder
 from models.train_command import plan_of
 from models.training.recipe import Recipe
 from models.training.recipes import FEW_PAIRS, PLANS, in_words, plan_for

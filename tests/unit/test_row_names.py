@@ -94,8 +94,8 @@ def test_the_words_beside_the_picture_say_how_rows_are_named(traces: dict[str, T
     assert words.axes(site, TERMS, writes=True)[1] == words.axes(site, TERMS)[1] == "what is read (key): the English sentence"
     assert "read → written" in words.how_to_read(site, writes=True)
     assert "written" not in words.how_to_read(site)
-    assert words.sides(False) == "Rows read, columns are read"
-    assert words.sides(True) == "Rows read (a row is read → written), columns are read"
+    assert words.sides(site, False) == "Rows read, columns are read"
+    assert words.sides(site, True) == "Rows read (a row is read → written), columns are read"
 
 
 def test_a_row_reads_the_key_that_its_weights_say(traces: dict[str, Trace]) -> None:

@@ -13,12 +13,12 @@ from torch import nn
 from models.analysis import jacobian_norms, layer_timing
 from models.analysis.divergence import jensen_shannon
 from models.analysis.layer_timing import LENGTHS, Timing, growth, machine, measure
-from models.analysis.reach import BIDIRECTIONAL, CNN, D_NEW, KINDS, RNN, SELF_ATTENTION, Choice, holds, reach
+from models.analysis.reach import BIDIRECTIONAL, CNN, D_NEW, LAYER_KINDS, RNN, SELF_ATTENTION, Choice, holds, reach
 from models.analysis.sequence_layers import BACKWARD, FORWARD, Convolutional, Recurrent, SelfAttention, hops
 from models.architectures.encoder_decoder import ENCODER_SELF
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
 from models.layers.attention import MultiHeadAttention
-from models.layers.similarity import KINDS as SIMILARITIES
+from models.layers.similarity import SIMILARITIES
 
 N, D_IN, D_OUT = 7, 5, 3
 BOTH = (FORWARD, BACKWARD)
@@ -183,7 +183,7 @@ def test_a_choice_that_says_nothing_is_the_models_own_or_a_cnn_of_three_layers()
 
 def test_means_by_distance_by_hand():
     values, counted = torch.tensor([[1.0, 9.0], [3.0, 2.0]]), torch.tensor([[True, False], [True, True]])
-    assert jacobian_norms.by_distance(values, counted) == [(0, 1.5, 2), (1, 3.0, 1)]
+    assert jacobian_norms.norms_by_distance(values, counted) == [(0, 1.5, 2), (1, 3.0, 1)]
 
 
 # A model's own layers
@@ -195,8 +195,8 @@ def test_means_by_distance_by_hand():
      (random_model(n_encoder_layers=0), set())],
 )
 def test_what_a_model_holds(model, kinds):
-    assert {kind for kind in KINDS if holds(model, kind)} == kinds
-    for kind in set(KINDS) - kinds:
+    assert {kind for kind in LAYER_KINDS if holds(model, kind)} == kinds
+    for kind in set(LAYER_KINDS) - kinds:
         with pytest.raises(ValueError, match=f"^this model has no trained {kind} in its encoder$"):
             reach(model, (5, 6), Choice(kind))
 
@@ -231,7 +231,7 @@ def test_a_transformers_first_self_attention_is_differentiated_at_what_enters_it
     assert found.autograd_gap < 1e-4
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LAYER_KINDS)
 @pytest.mark.parametrize("model", [recurrent_model(), random_model()])
 def test_a_new_layer_depends_on_its_seed_alone_and_leaves_the_generator(model, kind):
     ids = tuple(random_ids(1, N)[0].tolist())
@@ -249,7 +249,7 @@ def test_a_new_layer_depends_on_its_seed_alone_and_leaves_the_generator(model, k
 def test_a_single_token_and_an_unknown_kind():
     found = reach(random_model(), (5,), Choice(SELF_ATTENTION))
     assert found.norms.shape == (1, 1)
-    assert found.by_distance()[0][0] == 0
+    assert found.norms_by_distance()[0][0] == 0
     with pytest.raises(ValueError, match=r"^kind must be one of RNN, bidirectional RNN, CNN, self-attention, not 'LSTM'$"):
         reach(random_model(), (5,), Choice("LSTM", 1))
     with pytest.raises(ValueError, match="odd width"):
@@ -261,7 +261,7 @@ def test_a_single_token_and_an_unknown_kind():
 
 def test_every_layer_is_timed_at_every_length():
     found = list(measure(8, 3, 2, torch.device("cpu"), lengths=(4, 8)))
-    assert [(t.n, t.layer) for t in found] == [(n, kind) for n in (4, 8) for kind in KINDS]
+    assert [(t.n, t.layer) for t in found] == [(n, kind) for n in (4, 8) for kind in LAYER_KINDS]
     assert all(len(t.seconds) == 2 and min(t.seconds) > 0 and t.median <= max(t.seconds) for t in found)
     assert LENGTHS == (8, 16, 32, 64, 128, 256, 512, 1024)
 

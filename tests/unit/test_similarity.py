@@ -8,7 +8,7 @@ from small import BATCH, D_HEAD, N_HEADS, N_SOURCE, N_TARGET, random_attention_o
 
 from models.analysis.checks import check_site
 from models.layers.masks import Mask, MaskLayer
-from models.layers.similarity import KINDS, LearnedSimilarity, Similarity, masked_softmax
+from models.layers.similarity import SIMILARITIES, LearnedSimilarity, Similarity, masked_softmax
 from models.trace import finish, record
 
 
@@ -35,7 +35,7 @@ def layer(name: str) -> LearnedSimilarity:
     return made
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", SIMILARITIES)
 def test_every_cell_is_the_formula(name):
     q, k = torch.randn(N_TARGET, D_HEAD), torch.randn(N_SOURCE, D_HEAD)
     similarity = layer(name).now()
@@ -45,7 +45,7 @@ def test_every_cell_is_the_formula(name):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", SIMILARITIES)
 def test_what_attends_is_what_is_shown(name, masked):
     q, k, v = (torch.randn(BATCH, N_HEADS, n, D_HEAD) for n in (N_TARGET, N_SOURCE, N_SOURCE))
     allowed = (torch.rand(BATCH, 1, N_TARGET, N_SOURCE) < 0.6) if masked else None
@@ -54,7 +54,7 @@ def test_what_attends_is_what_is_shown(name, masked):
     torch.testing.assert_close(made.attend(q, k, v, mask), masked_softmax(made.now()(q, k), allowed) @ v)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", SIMILARITIES)
 def test_a_model_of_each_similarity_passes_its_checks_and_learns_it(name):
     for model in (random_model(similarity=name), random_attention_only(similarity=name)):
         source, target = random_ids(1, N_SOURCE), random_ids(1, N_TARGET)
@@ -79,7 +79,8 @@ def test_general_begins_as_the_scaled_dot_product_and_cosine_is_bounded_by_its_t
 
 
 def test_what_each_similarity_is_called_and_how_it_is_written():
-    assert {name: (Similarity(name).formula, [n for n, _ in LearnedSimilarity(name, 7).named_parameters()]) for name in KINDS} == {
+    learned = {name: [n for n, _ in LearnedSimilarity(name, 7).named_parameters()] for name in SIMILARITIES}
+    assert {name: (Similarity(name).formula, learned[name]) for name in SIMILARITIES} == {
         "dot": ("q·k", []),
         "scaled dot": ("q·k/√d", []),
         "cosine": ("t·cos(q, k)", ["log_t"]),
@@ -115,7 +116,7 @@ def test_another_similarity_scores_the_same_trained_weights(scope):
     assert torch.equal(first.q, was.q)                              # the first layer reads the same, and scores it otherwise
     torch.testing.assert_close(first.scores(), was.scores() * math.sqrt(was.d_head))
     assert [c.name for c in check_site(first) if not c.passed] == []
-    for name in KINDS:
+    for name in SIMILARITIES:
         twice = [scope.with_similarity(name).run("abc", "cba").next_token.logits for _ in range(2)]
         assert torch.equal(*twice)
     torch.testing.assert_close(scope.run("abc", "cba").next_token.logits, trained.next_token.logits, rtol=0, atol=0)

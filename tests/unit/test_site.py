@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from drawn import letters
 from small import D_HEAD, N_HEADS, padded_ids, random_attention_only, random_gpt, random_model, random_seq2seq
 
-from models.analysis import checks
+from models.analysis import checks, slices
 from models.layers.masks import Mask, MaskLayer, look_ahead
 from models.layers.similarity import Similarity
 from models.trace import AttentionSite, DistanceTerm, Recording, record
@@ -41,6 +41,38 @@ def test_some_rows_are_rows_of_the_whole(site, rows):
             torch.testing.assert_close(getattr(site, part)(rows=rows)[head], whole[rows], atol=1e-6, rtol=1e-6)
         assert torch.equal(site.allowed(head=head, rows=rows), site.mask.allowed[0, head][rows])
         assert torch.equal(site.allowed(head=None, rows=rows)[head], site.mask.allowed[0, head][rows])
+
+
+@pytest.mark.parametrize("n_key", [1, 4, N_KEY])
+def test_scores_of_the_first_keys_are_columns_of_the_whole(site, n_key):
+    term = DistanceTerm("bias", torch.arange(N_HEADS * 5.0).reshape(N_HEADS, 5), -2)
+    for made in (site, replace(site, terms=(term,))):
+        for head in (None, 1):
+            whole = made.scores(head, rows=slice(2, 5))
+            torch.testing.assert_close(made.scores(head, rows=slice(2, 5), n_key=n_key), whole[..., :n_key])
+
+
+@pytest.mark.parametrize("slab", [1, 20, 2**17])
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 40])
+def test_blocks_of_several_heads_are_the_largest_of_their_cells(site, monkeypatch, slab, k):
+    """Each block cell by cell: masks that differ from head to head, a row that sees nothing, a last key that nobody sees, and
+    keys that count as 0."""
+    monkeypatch.setattr(pooling, "SLAB", slab)
+    allowed = site.mask.allowed.clone()
+    allowed[:, 0, 3], allowed[..., -1] = False, False
+    for mask in (Mask([MaskLayer("drawn", allowed)]), Mask([MaskLayer("drawn", allowed[:, :1])]), Mask()):
+        made = replace(site, mask=mask)
+        for hidden in ([], [0, N_KEY - 1]):
+            found = pooling.pooled_heads(made, [2, 0], k, hidden)
+            for head, blocks in zip((2, 0), found, strict=True):
+                shown = made.weights(head)
+                shown[:, hidden] = 0
+                shown = shown.masked_fill(~made.allowed(head=head), -1)
+                assert blocks.shape == (-(-N_QUERY // k), -(-N_KEY // k))
+                for i, j in torch.cartesian_prod(*map(torch.arange, blocks.shape)).tolist():
+                    cells = shown[i * k : (i + 1) * k, j * k : (j + 1) * k]
+                    assert float(blocks[i, j]) == pytest.approx(float(cells.max()), abs=1e-6)
+            assert pooling.pooled_weights(made, 0, k, hidden).equal(pooling.pooled_heads(made, [0], k, hidden)[0])
 
 
 def test_rows_are_softmax_of_the_kernels_scores(site):
@@ -97,7 +129,7 @@ def test_two_intermediates_of_one_name_are_an_error():
 
 @pytest.mark.parametrize("cells", [1, 2 * N_KEY, 10**6])
 def test_checks_a_few_rows_at_a_time_say_what_they_say_at_once(site, monkeypatch, cells):
-    monkeypatch.setattr(checks, "CELLS", cells)
+    monkeypatch.setattr(slices, "CELLS", cells)
     found = checks.check_site(site)
     assert [check.passed for check in found] == [True, True, True]
     assert f"on the {int((~site.mask.allowed).sum())} blocked cells" in found[1].sentence
@@ -159,6 +191,5 @@ def test_the_masks_of_a_run_from_a_position_on_are_the_rows_of_the_whole(make, s
     assert written
 
 
-def test_a_mask_that_is_changed_keeps_its_first_position():
-    mask = Mask([look_ahead(2, 5), MaskLayer("for all", torch.ones(1, 1, 1, 5, dtype=torch.bool))], start=3)
-    assert (mask.without("for all").start, mask.with_layer(mask.layers[1]).start, mask.row(0, 2, 5).start) == (3, 3, 3)
+def test_the_mask_of_one_row_keeps_its_first_position():
+    assert Mask([look_ahead(2, 5)], start=3).row(0, 2, 5).start == 3

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from checked import unchecked
 from small import random_bert, words_of
 
 from models.architectures.bert import BERTConfig
@@ -18,6 +19,7 @@ def task() -> SpanTask:
     return SpanTask(batch_size=7)
 
 
+@unchecked()
 def test_labels_are_the_first_and_the_last_token_of_the_answer(task):
     for example in next(task.batches(3)):
         ids, segments, (first, last) = example
@@ -41,6 +43,7 @@ def test_an_answer_of_several_words_and_one_in_the_question_too(tmp_path):
     assert first == list(segments).index(1) + 4       # the first time it is named, in the context
 
 
+@unchecked()
 def test_batches_and_held_out_questions_are_the_same_again(task):
     again = SpanTask(batch_size=7)
     assert next(again.batches(3)) == next(task.batches(3))
@@ -97,6 +100,7 @@ def test_the_last_place_is_the_one_named_last():
 LINES = [f"Where is number {i}?\tNumber {i} sat in room {i}, text {i}.\troom {i}" for i in range(300)]
 
 
+@unchecked()
 def test_a_file_of_ones_own_is_split_by_its_texts(tmp_path):
     file = tmp_path / "own.tsv"
     file.write_text("\n".join([*LINES, "", *(line.replace("Where is", "And where is") for line in LINES)]))

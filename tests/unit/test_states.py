@@ -11,7 +11,8 @@ from small import random_seq2seq
 import models
 from models import Trace
 from models.checkpoint import Checkpoint, describe
-from models.scope import Scope, shipped_folder
+from models.opening import shipped_folder
+from models.scope import Scope
 from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.drawing import states

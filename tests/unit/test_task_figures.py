@@ -23,7 +23,7 @@ from models.trace.outputs import NextToken
 from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.url_state import Focus
+from viz_app.session.focus import Focus
 from viz_app.views.task import files, next_token, text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.reading import answering, check_row
@@ -235,8 +235,8 @@ def test_what_the_model_writes_itself_is_called_written(transformer: Scope) -> N
 
 def test_what_comes_next_stays_chosen_while_the_text_grows(gpt: Scope, transformer: Scope) -> None:
     along, written = gpt.run(TEXT).next_token, transformer.run("abcde", "edc").next_token
-    assert [next_token.kept(along, position) for position in (0, 6, 7)] == [0, 6, None]
-    assert [next_token.kept(written, position) for position in (0, 3)] == [0, 3]
+    assert [next_token.chosen_position(along, position) for position in (0, 6, 7)] == [0, 6, None]
+    assert [next_token.chosen_position(written, position) for position in (0, 3)] == [0, 3]
     assert [of(gpt, text)[0]["position"] for text in ("ab", "abc")] == [2, 3]
 
 
@@ -360,11 +360,11 @@ TRAINING = {"scores": {"held-out perplexity": 33.987, "bits per byte": 1.5, "cas
 @pytest.mark.parametrize(
     ("task", "checkpoint", "said"),
     [
-        ("language", "gpt", "This model goes on with a text."),
+        ("language", "gpt", "This model continues a text."),
         ("translation", "eng-fra-rnn", "This model translates English into French."),
         ("translation", "deu-eng", "This model translates German into English."),
         ("translation", "mine", "This model translates a sentence."),
-        ("dates", "dates", "This model writes a date, however people write it, as ISO."),
+        ("dates", "dates", "This model turns a date, however it is written, into ISO format."),
         ("letters", "letters", "This model says of every token how probable it is as the next."),
     ],
 )
@@ -379,14 +379,6 @@ def test_what_a_model_is_for_follows_from_its_task(task: str, checkpoint: str, s
 def test_a_model_of_a_task_that_nobody_knows_is_for_what_its_output_says() -> None:
     closed = output([[0.0, 1.0]], 1)
     assert text.purpose(words.terms("letters"), closed, {}) == "This model reads one text and writes another."
-
-
-def test_sites_are_named_by_kind_and_layer(transformer: Scope) -> None:
-    trace = transformer.run("abcde", "edc")
-    assert text.site_label(trace.attention[CROSS]) == "Cross, layer 2"
-    assert text.site_label(trace.attention[SELF]) == "Decoder self, layer 1"
-    aligned = letters("recurrent").run("abc", "cb")
-    assert [text.site_label(site) for site in aligned.attention.values()] == ["Alignment"]
 
 
 # files

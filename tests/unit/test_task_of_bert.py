@@ -22,7 +22,7 @@ from viz_app.drawing.labels import Label
 from viz_app.drawing.notes import read_text
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
-from viz_app.session.url_state import Focus
+from viz_app.session.focus import Focus
 from viz_app.views.task import files, masked, pair, span, text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.payloads import has_picture, payloads
@@ -131,7 +131,7 @@ def test_without_a_mask_nothing_is_guessed_and_it_says_how_to_begin() -> None:
     drawn = pictures(run_of("pretraining", FIRST))
     header, arrays = drawn["guesses"]
     assert (header["masks"], len(arrays["p"])) == ([], 0)
-    assert header["note"] == "Nothing is hidden. Click a token, or type [MASK] in the text at the left."
+    assert header["note"] == "Nothing is hidden. Click a token, or type [MASK] in the text on the left."
     assert [look for look, _ in drawn["checks"]["rows"]] == ["title"]
 
 
@@ -216,7 +216,7 @@ def test_two_texts_have_a_probability_and_share_the_row_of_cls() -> None:
 
 def test_one_text_alone_waits_for_a_second() -> None:
     drawn = pictures(run_of("pretraining", FIRST))
-    said = "One text alone. Type a second one at the left: the model says whether it follows the first."
+    said = "One text alone. Type a second one on the left: the model says whether it follows the first."
     assert drawn["pair"][0]["waiting"] == said
     assert drawn["pair"][0]["title"] == "Does the second text follow the first?"
     assert "pair" not in pictures(run_of("span", QUESTION, CONTEXT))

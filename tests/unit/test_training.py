@@ -9,11 +9,12 @@ from small import Reversal, reversal_trainer
 from small_runs import RUN, assert_same_run, run
 from torch import nn
 
-from models.checkpoint import CheckpointError, load_checkpoint, snapshots
+from models.checkpoint import CheckpointError, load_checkpoint
+from models.checkpoint_files import snapshots
 from models.tasks.base import DataError
 from models.training.evaluation import score
+from models.training.processes import Processes, join_processes
 from models.training.recipe import Recipe, scheduled_rate, snapshot_steps
-from models.training.trainer import join_processes
 
 
 @pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (64, 1)])
@@ -63,7 +64,7 @@ def test_dropout_falls_otherwise_at_every_step_for_every_seed_and_in_every_proce
     seeds = [trainer._dropout_seed(), other._dropout_seed()]
     trainer.step = 1
     seeds.append(trainer._dropout_seed())
-    trainer.rank = 1
+    trainer.processes = Processes(1, 2)
     seeds.append(trainer._dropout_seed())
     assert len(set(seeds)) == 4
     assert trainer._dropout_seed() == seeds[-1]
@@ -244,11 +245,11 @@ def test_a_task_without_held_out_cases_fails_before_training(tmp_path):
         reversal_trainer(tmp_path, Empty())
 
 
-def test_a_batch_smaller_than_the_number_of_processes(tmp_path):
+def test_a_batch_smaller_than_the_number_of_processes(tmp_path, monkeypatch):
     """The process without a share joins with weight nothing (on its own here, as the second of two)."""
     trainer = reversal_trainer(tmp_path, Reversal(batch_size=1))
-    trainer.rank, trainer.world = 1, 2
-    trainer._summed = lambda value: value
+    trainer.processes = Processes(1, 2)
+    monkeypatch.setattr(Processes, "summed", lambda self, value: value)
     loss, tokens = trainer._update(trainer.model, next(trainer.task.batches(1)))
     assert loss == 0
     assert tokens > 1

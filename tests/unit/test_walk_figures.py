@@ -9,6 +9,9 @@ import torch
 from drawn import letters
 
 from models import Scope, Trace
+from models.layers.masks import Mask, SiteKind
+from models.layers.similarity import Similarity
+from models.trace import AttentionSite
 from viz_app import words
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
@@ -37,7 +40,7 @@ def traces(scopes: dict[str, Scope]) -> dict[str, Trace]:
 def chosen(traces: dict[str, Trace], name: str, query: int = 2, key: int = 1) -> tuple[Trace, inside_cell.Cell]:
     trace = traces[name]
     site = trace.attention[ALIGNMENT if name == "alignment" else CROSS]
-    return trace, inside_cell.cell(trace, site, 0 if name == "alignment" else 1, query, key)
+    return trace, inside_cell.chosen_cell(trace, site, 0 if name == "alignment" else 1, query, key)
 
 
 def two(value: float) -> str:
@@ -176,7 +179,7 @@ def test_the_sizes_that_the_sentences_name(traces: dict[str, Trace]) -> None:
 ])  # fmt: skip
 def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: str) -> None:
     trace = traces["dot"]
-    first = inside_cell.stages(trace, inside_cell.cell(trace, trace.attention[site], 0, 1, 0), TERMS)[0]
+    first = inside_cell.stages(trace, inside_cell.chosen_cell(trace, trace.attention[site], 0, 1, 0), TERMS)[0]
     query = "b" if site.startswith("encoder") else "e"
     assert first.sentence == (
         f"Each token comes as a list of 15 numbers, as it arrives at this attention. “{query}” (on top) is about "
@@ -187,11 +190,11 @@ def test_what_can_be_read_is_named(traces: dict[str, Trace], site: str, what: st
 def test_the_mask_says_how_many_are_blocked_and_whether_this_one_is(traces: dict[str, Trace]) -> None:
     trace = traces["dot"]
     for key, verdict in ((1, "“e” is open and keeps its score."), (3, "“c” is blocked: its score becomes −∞.")):
-        at = inside_cell.cell(trace, trace.attention[OWN], 0, 1, key)
+        at = inside_cell.chosen_cell(trace, trace.attention[OWN], 0, 1, key)
         told = {stage.name: stage.sentence for stage in inside_cell.stages(trace, at, TERMS)}
         assert told["mask"] == f"2 of 4 tokens are blocked for “e” (2 by the look-ahead mask). {verdict}"
         assert "an even split over 2 tokens would be 0.5000." in told["softmax"]
-    alone = inside_cell.stages(trace, inside_cell.cell(trace, trace.attention[OWN], 0, 0, 0), TERMS)
+    alone = inside_cell.stages(trace, inside_cell.chosen_cell(trace, trace.attention[OWN], 0, 0, 0), TERMS)
     (softmax,) = (stage.sentence for stage in alone if stage.name == "softmax")
     assert "[start] gets 1.0000; an even split over 1 token would be 1.0000." in softmax
 
@@ -218,14 +221,14 @@ def test_what_the_heads_make_together(traces: dict[str, Trace]) -> None:
 def test_a_single_head(family: str, end: str) -> None:
     trace = letters(family, n_heads=1).run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
-    last = inside_cell.stages(trace, inside_cell.cell(trace, site, 0, 2, 1), TERMS)[-1]
+    last = inside_cell.stages(trace, inside_cell.chosen_cell(trace, site, 0, 2, 1), TERMS)[-1]
     assert last.sentence == f"There is one head. W_O turns its b into 15 numbers; with the bias they make those which {end}"
 
 
 def test_heads_without_a_stream_say_nothing_of_one() -> None:
     trace = letters("attention only").run("abcde", "edc")
     site = next(site for site in trace.attention.values() if site.kind == "cross")
-    at = inside_cell.cell(trace, site, 1, 2, 1)
+    at = inside_cell.chosen_cell(trace, site, 1, 2, 1)
     assert "it is added to" not in inside_cell.stages(trace, at, TERMS)[-1].sentence
     header, arrays = unpack(inside_cell.heads(trace, at, TERMS))
     assert not {"residual", "along_residual"} & set(arrays)
@@ -459,6 +462,13 @@ def test_a_token_in_a_sentence() -> None:
     assert inside_text.quoted(Label("[start] → b")) == "[start] (writing “b”)"
 
 
+def of_weights(weights: list[list[float]]) -> AttentionSite:
+    """A site of one head with these weights."""
+    given, kind = torch.tensor([[weights]]), SiteKind("cross", "decoder", "cross", "target", "source")
+    q, k = torch.zeros(1, 1, given.shape[2], 1), torch.zeros(1, 1, given.shape[3], 1)
+    return AttentionSite("cross", kind, q[0], k[0], q, k, k, q, Mask(), Similarity("dot"), {}, given=given)
+
+
 @pytest.mark.parametrize(("weights", "labels", "query"), [
     ([[0.6, 0.4], [0.9, 0.1]], "ab", 0),                # settled rows are no walk worth taking
     ([[0.55, 0.45], [0.05, 0.95], [0.62, 0.38]], "ab.", 0),     # a sign is not a word
@@ -467,8 +477,8 @@ def test_the_first_query_shown_is_a_word_that_is_half_decided(weights: list, lab
     rows = [Label(text) for text in labels]
     monkeypatch.setattr(inside_cell, "labels", lambda row: row)
     trace = type("Trace", (), {"axes": lambda self, site: (rows[: len(weights)], [Label("x"), Label("y")])})()
-    site = type("Site", (), {"weights": lambda self, head: torch.tensor(weights)})()
-    assert inside_cell.cell(trace, site, 0, None, None).query == query
+    site = of_weights(weights)
+    assert inside_cell.chosen_cell(trace, site, 0, None, None).query == query
 
 
 @pytest.mark.parametrize(("key", "query"), [(0, 1), (1, 0), (2, 0), (-1, 0)])
@@ -476,6 +486,6 @@ def test_a_key_that_is_chosen_alone_finds_its_strongest_reader(key: int, query: 
     rows = [Label("a"), Label("b")]
     monkeypatch.setattr(inside_cell, "labels", lambda row: row)
     trace = type("Trace", (), {"axes": lambda self, site: (rows, rows)})()
-    site = type("Site", (), {"weights": lambda self, head: torch.tensor([[0.4, 0.6], [0.9, 0.1]])})()
-    found = inside_cell.cell(trace, site, 3, None, key)
-    assert (found.query, found.key, found.head) == (query, key if 0 <= key < 2 else [1, 0][query], 3)
+    site = of_weights([[0.4, 0.6], [0.9, 0.1]])
+    found = inside_cell.chosen_cell(trace, site, 0, None, key)
+    assert (found.query, found.key, found.head) == (query, key if 0 <= key < 2 else [1, 0][query], 0)

@@ -21,6 +21,7 @@ from viz_app.views.from_rnn import learners_text as from_rnn_learners_text
 from viz_app.views.from_rnn import text as from_rnn_text
 from viz_app.views.from_rnn.learners import Learner
 from viz_app.views.inside import scaling as inside_scaling
+from viz_app.views.masks import outcome_text
 from viz_app.views.masks import state as masks_state
 from viz_app.views.masks import text as masks_text
 from viz_app.views.positions import measured_text as measured
@@ -52,10 +53,10 @@ BOTH = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
      "(7, mean of 2 pairs); it passes through every state between."),
     (reach(CNN, [[1.0, 1, 0], [1, 1, 1], [0, 1, 1]], width=3, depth=1),
      "- **CNN.** A band: 1 layer of width 3 sees depth·(width − 1) + 1 = 3 tokens, centred on the output's own. The other 2 of 9 "
-     "pairs are exactly 0: this stack cannot know of them."),
+     "pairs are exactly 0: this stack cannot see them."),
     (reach(SELF_ATTENTION, BOTH, positioned=True),
      "- **self-attention.** Full: every pair is one step apart, and nothing has to pass through the tokens between. Distance may "
-     "still count, because the inputs x hold the position vectors. On average an output answers most to the token just after its "
+     "still count, because the inputs x hold the position vectors. On average an output responds most to the token just after its "
      "own (7, mean of 2 pairs) and least to the token 2 places before its own (0.5, one pair)."),
 ])  # fmt: skip
 def test_what_reaches_what(found: Reach, said: str) -> None:
@@ -154,8 +155,8 @@ def test_whose_weights_and_which_cell() -> None:
 
 
 @pytest.mark.parametrize(("before", "after", "same", "said"), [
-    (-4.0, -2.0, True, "The loss on the given target falls (1.000 → 0.500 nats a token): what lies ahead helps this model with "
-     "what it should guess."),
+    (-4.0, -2.0, True, "The loss on the given target falls (1.000 → 0.500 nats a token): seeing what comes next helps this "
+     "model to guess it."),
     (-2.0, -4.0, False, "One might expect a lower loss on the given target; it rises (0.500 → 1.000 nats a token): trained with "
      "the mask, this model has not learned to use what lies ahead."),
     (-2.0, -2.001, True, "That makes no difference to the loss on the given target (0.500 → 0.500 nats a token)."),
@@ -166,9 +167,9 @@ def test_looking_ahead(before: float, after: float, same: bool, said: str) -> No
         for value, ids in ((before, (4, 2)), (after, (4, 2) if same else (5, 2)))
     )
     ends = "stays the same here" if same else "comes out differently"
-    assert masks_text.cheat(old, new, Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),))), Transformer.kinds) == (
-        f"The decoder may look ahead. {said} Writing, there is nothing ahead to read, yet each new token changes what earlier ones "
-        f"see: the text {ends}."
+    assert outcome_text.cheat(old, new, Edits.of_kinds(decoder_self=MaskChange(opened=((0, 1),))), Transformer.kinds) == (
+        f"The decoder may look ahead. {said} While writing there is nothing ahead to read, yet each new token changes "
+        f"what earlier ones see: the text {ends}."
     )
 
 
@@ -253,7 +254,7 @@ def test_the_shuffle_test() -> None:
         "its vectors (largest change 0 of their length)."
     )
     assert order.shuffled(shuffle(0.75, (0, 1, 2)), shuffle(0.0), "sinusoidal") == (
-        "Nothing can change places here: besides the end mark there is only one token. Type more words at the left."
+        "Nothing can change places here: besides the end mark there is only one token. Type more words on the left."
     )
 
 
@@ -318,7 +319,8 @@ def test_what_the_gradients_say_of_the_division(softmax: tuple, product: tuple, 
 def test_where_queries_keys_and_values_come_from() -> None:
     said = {
         kind.name: words.where_from(
-            SimpleNamespace(stack=kind.stack, role=kind.role, query_stream=kind.query_stream, key_stream=kind.key_stream),
+            SimpleNamespace(stack=kind.stack, role=kind.role, query_stream=kind.query_stream, key_stream=kind.key_stream,
+                            has_causes=True),
             words.terms("translation", "eng-fra"),
         )
         for kind in Transformer.kinds

@@ -1,12 +1,13 @@
 """What the app calls each kind of attention: titles, axes, places counted from 1, and where queries, keys and values come from."""
 
 import re
+from html import escape
 
 import pytest
 import torch
 from drawn import letters
 
-from models.layers.similarity import KINDS, LearnedSimilarity
+from models.layers.similarity import SIMILARITIES, LearnedSimilarity
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.views.inside.text import token_names
@@ -39,9 +40,10 @@ TABLE = {
 
 def test_the_first_of_each_of_the_fields_words_is_explained_on_hover() -> None:
     question, answer = words.explained("Inside a head: <b>?", "Heads & tokens: a token, two heads, a query, tokens.")
-    meaning = {name: f'<abbr title="{words.GLOSSARY[name]}">' for name in ("head", "token", "query")}
-    assert question == f"Inside a {meaning['head']}head</abbr>: &lt;b&gt;?"
-    assert answer == f"Heads &amp; {meaning['token']}tokens</abbr>: a token, two heads, a {meaning['query']}query</abbr>, tokens."
+    assert question == "Inside a <abbr>head</abbr>: &lt;b&gt;?"
+    assert answer == "Heads &amp; <abbr>tokens</abbr>: a token, two heads, a <abbr>query</abbr>, tokens."
+    for name, meaning in words.GLOSSARY.items():
+        assert f'<dt class="word">{name}</dt><dd>{escape(meaning)}</dd>' in words.entries()
 
 
 def test_a_model_without_snapshots_says_why_it_has_no_slider() -> None:
@@ -136,16 +138,16 @@ def test_terms_of_each_task() -> None:
     assert {name: (stream.text, stream.token) for name, stream in TERMS.streams.items()} == {
         "source": (ENGLISH, "English token"), "target": (FRENCH, "French token"),
     }  # fmt: skip
-    assert (TERMS.source, TERMS.source_token) == (ENGLISH, "English token")
-    assert (TERMS.target, TERMS.target_token) == (FRENCH, "French token")
+    assert (TERMS.source, TERMS.of("source").token) == (ENGLISH, "English token")
+    assert (TERMS.target, TERMS.of("target").token) == (FRENCH, "French token")
     assert TERMS.labels == {"source": "English sentence", "target": "French sentence"}
     dates = words.terms("dates", "eng-fra")
     assert (dates.of("source").text, dates.of("source").token) == ("the date as written", "character of the written date")
     assert (dates.of("target").text, dates.of("target").token) == ("the ISO date so far", "character of the ISO date")
     assert (dates.label("source"), dates.label("target"), dates.aligned) == ("Date, in any format", "ISO date", "dates-bahdanau")
     plain = words.terms("translation", "eng")
-    assert (plain.source, plain.source_token) == ("the source sentence", "source token")
-    assert (plain.target, plain.target_token) == ("the translation so far", "translated token")
+    assert (plain.source, plain.of("source").token) == ("the source sentence", "source token")
+    assert (plain.target, plain.of("target").token) == ("the translation so far", "translated token")
     assert (plain.label("source"), plain.label("target"), plain.aligned) == ("Sentence", "Translation", "eng-fra-bahdanau")
     language = words.terms("language", "gpt")
     assert (language.of("text").text, language.of("text").token) == ("the text", "token")
@@ -159,7 +161,7 @@ def test_terms_of_each_task() -> None:
 def test_languages_stand_in_the_order_of_the_name(name: str, source: str, target: str) -> None:
     terms = words.terms("translation", name)
     assert (terms.source, terms.target) == (f"the {source} sentence", f"the {target} so far")
-    assert (terms.source_token, terms.target_token) == (f"{source} token", f"{target} token")
+    assert (terms.of("source").token, terms.of("target").token) == (f"{source} token", f"{target} token")
     assert (terms.label("source"), terms.label("target")) == (f"{source} sentence", f"{target} sentence")
 
 
@@ -193,7 +195,7 @@ def test_where_a_model_was_trained_is_said_once() -> None:
 # another similarity on the same weights
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", SIMILARITIES)
 def test_numbers_of_a_similarity_that_nobody_trained_are_said_and_begin_as_they_are_said_to(name):
     torch.manual_seed(3)
     first, second = (dict(LearnedSimilarity(name, 7, 7, 5).named_parameters()) for _ in range(2))

@@ -12,8 +12,8 @@ from transformers import XLNetConfig as TheirConfig
 from transformers import XLNetLMHeadModel
 
 from models.architectures.xlnet import IN_ORDER, XLNet, XLNetConfig
-from models.asked import InputError
 from models.checkpoint import Checkpoint
+from models.inputs import InputError
 from models.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.trace import Recording, record
@@ -106,7 +106,7 @@ def test_nothing_that_may_not_see_a_token_moves_with_it(changed):
     assert torch.equal((before != after).any(-1)[0], later)
     last = f"encoder.layers.{N_LAYERS - 1}"
     for name, sees in {"resid_post": rank >= rank[changed], "query_resid_post": later}.items():
-        moved = first.activations[f"{last}.{name}"].kept != second.activations[f"{last}.{name}"].kept
+        moved = first.activations[f"{last}.{name}"].deferred != second.activations[f"{last}.{name}"].deferred
         assert torch.equal(moved.any(-1)[0], sees)
 
 
@@ -125,7 +125,7 @@ def test_scores_are_the_sum_of_three_terms():
     segments = torch.tensor([[0] * 5 + [1] * (N - 5)])
     _, recording = run(model, ids, rank_of(ORDERS["shuffled"]), segments)
     site, module = recording.attention["encoder.layers.1.query_attn"], model.encoder.layers[1].content_attn
-    x, h = (recording.activations[f"encoder.layers.1.{mark}resid_pre"].kept[0].double() for mark in ("query_", ""))
+    x, h = (recording.activations[f"encoder.layers.1.{mark}resid_pre"].deferred[0].double() for mark in ("query_", ""))
     d, half = D_HEAD + 1, D_MODEL // 2
     waves = 10000 ** (-torch.arange(half, dtype=torch.float64) / half)
     W = {name: getattr(module, f"W_{name}").weight.double() for name in "QKR"}

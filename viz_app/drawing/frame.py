@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 from types import MappingProxyType
+from typing import TypeVar
 
 import altair as alt
 import plotly.graph_objects as go
@@ -20,9 +21,14 @@ GRID = "rgba(128, 136, 153, 0.25)"
 LEGEND = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}     # in a margin under the picture
 
 
+TITLE, TITLE_SIZE = 44, 14      # letters in a line of a title, and px of each
+SMALL, LARGE = 16, 18       # px of letters in a presentation
+Chart = TypeVar("Chart", alt.TopLevelMixin, go.Figure)
+
+
 def titled(chart: alt.Chart, text: str, height: int) -> alt.Chart:
     """The chart with a title in words, broken into lines, and a fixed height."""
-    title = alt.TitleParams(textwrap.wrap(text, 44), anchor="start", fontSize=14, fontWeight=600, offset=10)
+    title = alt.TitleParams(textwrap.wrap(text, TITLE), anchor="start", fontSize=TITLE_SIZE, fontWeight=600, offset=10)
     return chart.properties(title=title, height=height)
 
 
@@ -72,6 +78,24 @@ def framed(
     })
 
 
+def larger(chart: Chart) -> Chart:
+    """The chart for a presentation: what it says of itself in larger letters."""
+    if isinstance(chart, go.Figure):
+        margin, notes = chart.layout.margin, chart.layout.annotations
+        under, over = (0.3 * side for side in (margin.b, margin.t))
+        return chart.update_layout(
+            font_size=SMALL, title_font_size=LARGE, title_y=1 - 26 / (chart.layout.height + under + over),
+            margin={"t": margin.t + over, "b": margin.b + under}, height=chart.layout.height + under + over,
+            annotations=[{**note.to_plotly_json(), "yshift": note.yshift - 18} for note in notes],
+        )
+    chart = chart.copy(deep=["title"])
+    if isinstance(title := chart.title, alt.TitleParams):
+        text = title.text if isinstance(title.text, str) else " ".join(title.text)
+        title.fontSize, title.text = LARGE, textwrap.wrap(text, TITLE * TITLE_SIZE // LARGE)
+    letters = {"labelFontSize": SMALL, "titleFontSize": SMALL}
+    return chart.configure_axis(**letters).configure_legend(**letters).configure_header(**letters)
+
+
 def _note(lines: Sequence[str], look: Look, left: int) -> dict:
     """Lines of small print that begin at the picture's edge, `left` of the axes."""
     place = {"xref": "paper", "x": 0, "xanchor": "left", "xshift": 4 - left, "yref": "paper", "y": 0, "yanchor": "top"}
@@ -92,8 +116,3 @@ def bar(look: Look, title: str | dict = "", **more: object) -> dict:
 def scale_of(colours: list[str]) -> list[list]:
     """A plotly colour scale through these colours at even steps."""
     return [[i / (len(colours) - 1), colour] for i, colour in enumerate(colours)]
-
-
-def plain(text: str) -> str:
-    """The text as plotly must be given it to show every sign: it reads <b> and &amp; as formatting."""
-    return escape(text if len(text) <= 12 else text[:6] + "…" + text[-5:], quote=False)

@@ -1,9 +1,11 @@
 """Tokens as a reader should see them: like the text they came from, spaces as ·, special tokens in brackets."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.asked import MASK
-from models.tokenizers.base import Encoding
+from models.analysis.joined_words import WordRow
+from models.inputs import MASK
+from models.tokenizers.base import Encoding, Tokenizer
 from models.tokenizers.special_tokens import UNKNOWN_TOKENS
 from models.trace import AttentionSite, Trace
 from models.trace.outputs import NextToken
@@ -32,7 +34,15 @@ class Label:
 def labels(encoding: Encoding) -> list[Label]:
     """One label a token, in order."""
     places = zip(encoding.tokens, encoding.offsets, strict=True)
-    return [_label(token, place, encoding.text) for token, place in places]
+    found = [_label(token, place, encoding.text) for token, place in places]
+    return list(map(_of_tokens, found, encoding.pieces)) if isinstance(encoding, WordRow) else found
+
+
+def _of_tokens(word: Label, pieces: Sequence[str]) -> Label:
+    """A word's label, with the tokens that it is made of where it is of several."""
+    if len(pieces) == 1:
+        return word
+    return Label(word.text, f"{len(pieces)} tokens: {', '.join(map(token_text, pieces))}")
 
 
 def axes_labels(trace: Trace, site: AttentionSite) -> tuple[list[Label], list[Label]]:
@@ -61,8 +71,10 @@ def step_labels(row: Encoding, is_closed: bool) -> list[Label]:
 
 
 def written_labels(row: Encoding, is_closed: bool) -> list[Label]:
-    """What each step of writing this row writes: its tokens from the second on, and the end if it `is_closed`."""
-    return [*labels(row)[1:], *[Label(END, "special token </s>", special=True)] * is_closed]
+    """What each step of writing this row writes: its tokens from the second on, and the end if it `is_closed`. The last step of a
+    word writes the first token of the next one."""
+    opened = labels(row.openings if isinstance(row, WordRow) else row)
+    return [*opened[1:], *[Label(END, "special token </s>", special=True)] * is_closed]
 
 
 def _step(read: Label, written: Label) -> Label:
@@ -91,8 +103,12 @@ def _label(token: str, place: tuple[int, int] | None, text: str) -> Label:
     if token in UNKNOWN_TOKENS:
         piece = text[slice(*place)] if place else ""
         return Label(visible(piece) or "[unknown]", f"not in this model's vocabulary, read as {token}", special=not piece)
+    return _piece(token, place is not None and place[0] == 0)
+
+
+def _piece(token: str, starts_the_text: bool) -> Label:
+    """A token of words; at the start of a text its leading space is not shown."""
     shown = visible(token.replace("▁", " "))
-    starts_the_text = place is not None and place[0] == 0
     return Label(shown[1:] if starts_the_text and token.startswith("▁") and len(shown) > 1 else shown)
 
 
@@ -109,3 +125,14 @@ def token_text(token: str) -> str:
 def visible(piece: str) -> str:
     """The piece with every space shown as · and control characters as their code."""
     return "".join(SPACE if c.isspace() else c if c.isprintable() else f"U+{ord(c):04X}" for c in piece)
+
+
+def token_label(tokenizer: Tokenizer, i: int, first: bool = False) -> Label:
+    """A token on its own; `first` where it begins a text."""
+    token = tokenizer.token(i)
+    return special_label(token) if tokenizer.is_special(i) else _piece(token, first)
+
+
+def token_labels(tokenizer: Tokenizer, ids: Sequence[int], start: int = 0) -> list[Label]:
+    """Labels of tokens that stand at positions start, start + 1 … of a text."""
+    return [token_label(tokenizer, i, first=start + n == 0) for n, i in enumerate(ids)]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from models.analysis.checks import Check
-from models.asked import MASK
+from models.inputs import MASK
 from models.tokenizers.encoding import with_masks
 from models.trace import Trace
 from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Numbers, Output, Span, TokenInOrder
@@ -31,7 +31,7 @@ def strip(trace: Trace, terms: words.Terms, stale: bool, answer: tuple[str, str]
     answer, where the page shows that."""
     field, given = next((name, text) for name, text in trace.fields.items())
     label, output = answer or answered(trace)
-    aside = "The last text that could be run: see the note at the left." if stale else ""
+    aside = "This is the last text that could be run; see the note on the left." if stale else ""
     text = read_text(trace) or given
     long = max(len(text), len(output)) > 42
     return rows(
@@ -66,7 +66,7 @@ def first_output(trace: Trace) -> Output:
 def _expected(trace: Trace, output: NextToken) -> tuple[str, str]:
     if output.is_closed:
         return "the model's own next token, position by position" if trace.teacher_forced else "the model writes", trace.output
-    return f"most likely next, {_percent(output.log_probs[-1].max().exp())}", token_text(output.predicted[-1])
+    return f"most likely next, {_percent(output.last.max().exp())}", token_text(output.predicted[-1])
 
 
 def _guessed(trace: Trace, output: MaskedToken) -> tuple[str, str]:

@@ -7,12 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models.analysis.joined_words import UNKNOWN_WORDS, is_joined, knows_words
 from models.layers.similarity import masked_softmax
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.labels import writes
 from viz_app.drawing.payload import pack
-from viz_app.drawing.pooling import block_side, pooled, pooled_weights
+from viz_app.drawing.pooling import block_side, pooled, pooled_heads
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
@@ -25,21 +26,26 @@ Codes = tuple[int, np.ndarray]      # k, and uint8 (site, head, query/k, key/k)
 
 
 def overview(
-    trace: Trace, terms: words.Terms, site: str = "", head: int = 0, made: Sequence[Codes] | None = None
+    trace: Trace, terms: words.Terms, site: str = "", head: int = 0, made: Sequence[Codes] | None = None, switches: bool = False
 ) -> bytes:
     """The payload of the overview component, with (site, head) marked as the chosen one; `made` is what `all_codes` gives, if it
-    has been worked out before."""
+    has been worked out before; `switches` if sub-words can be joined and parted in the picture."""
     blocks, parts, offset = [], [], 0
     for (kind, sites), (k, codes) in zip(by_kind(trace), made or all_codes(trace), strict=True):
         blocks.append({
             "kind": kind, "title": words.kind_title(sites[0]), "subtitle": words.kind_subtitle(sites[0], terms),
-            "sides": words.sides(writes(trace, sites[0])),
+            "sides": words.sides(sites[0], writes(trace, sites[0])),
             "sites": [s.name for s in sites], "layers": [s.layer + 1 for s in sites],
             "heads": codes.shape[1], "rows": codes.shape[2], "cols": codes.shape[3], "pool": k, "offset": offset,
         })
         parts.append(codes.ravel())
         offset += codes.size
-    header = {"blocks": blocks, "chosen": {"site": site, "head": head}, **saving(file_name(trace, "all-heads"), facts(trace))}
+    header = {
+        "blocks": blocks, "chosen": {"site": site, "head": head}, "switches": switches, "joined": is_joined(trace),
+        "joins": words.sentence(words.JOINED),
+        "cannot": "" if knows_words(trace) else words.sentence(UNKNOWN_WORDS),
+        **saving(file_name(trace, "all-heads"), facts(trace)),
+    }  # fmt: skip
     return pack(header, codes=np.concatenate(parts))
 
 
@@ -63,8 +69,7 @@ def pooled_codes(sites: Sequence[AttentionSite], k: int) -> Tensor:
     """(site, head, query/k, key/k) uint8: 0 where every cell of the block is masked, else 1 + its largest weight × 254."""
     first = sites[0]
     if first.n_heads * first.n_query * first.n_key > LARGEST_AT_ONCE:
-        every = [[_codes(pooled_weights(site, head, k)) for head in range(site.n_heads)] for site in sites]
-        return torch.stack([torch.stack(codes) for codes in every])
+        return torch.stack([_codes(pooled_heads(site, range(site.n_heads), k)) for site in sites])
     allowed = torch.stack([site.allowed(head=None) for site in sites])
     if all(site.has_causes for site in sites):       # one softmax for all
         weights = masked_softmax(torch.stack([site.scores() for site in sites]), allowed)

@@ -5,6 +5,7 @@ import re
 import unicodedata
 from itertools import groupby
 
+from models.analysis.joined_words import is_joined
 from models.layers.similarity import Similarity
 from models.trace import AttentionSite, Trace
 
@@ -14,10 +15,11 @@ _RAISED = {"<super>": "^", "<sub>": "_"}
 
 def file_name(trace: Trace, *parts: str) -> str:
     """A name that no other model, step or similarity has: "eng-fra.step8000.cosine.all-heads". The similarity is left out where it
-    is the usual one, the step where the record has none."""
+    is the usual one, the step where the record has none; "words" where tokens are joined to them."""
     step = trace.model.training.get("step")
     own = similarity(trace)
     whose = [trace.model.name, f"step{step}" if isinstance(step, int) else "", own if own != Similarity().name else ""]
+    whose += ["words"] * is_joined(trace)
     return ".".join(readable(part) for part in (*whose, *parts) if part)
 
 

@@ -26,13 +26,16 @@ class Scale:
     name: str = WEIGHT
     hides_sinks: bool = False
 
-    def strengths(self, weights: np.ndarray, sinks: Sequence[int] = ()) -> np.ndarray:
-        """(query, key), 0 … 1. Of a hidden key 0, and the largest of a row is that of the others."""
+    def strengths(
+        self, weights: np.ndarray, sinks: Sequence[int] = (), largest: np.ndarray | None = None
+    ) -> np.ndarray:
+        """(query, key), 0 … 1. Of a hidden key 0, and the largest of a row is that of the others; `largest` says it where the row
+        is longer than what is there."""
         shown = np.array(weights, np.float32)
         if self.hides_sinks:
             shown[:, list(sinks)] = 0
         if self.name == ROW:
-            largest = shown.max(1, keepdims=True)
+            largest = shown.max(1, keepdims=True) if largest is None else largest[:, None]
             return np.divide(shown, largest, out=np.zeros_like(shown), where=largest > 0)
         return np.sqrt(shown) if self.name == ROOT else shown
 

@@ -45,5 +45,5 @@ def sharpest_head(trace: Trace, kind: str = "cross") -> tuple[str, int]:
 
 def _decided(site: AttentionSite) -> Tensor:
     """(head,): the mean over queries of the strongest weight; of a long text, over some of them, evenly spread."""
-    rows = slice(0, None, max(1, site.n_query // MOST_ROWS))
+    rows, site = slice(0, None, max(1, site.n_query // MOST_ROWS)), site.read("q", "k")
     return torch.stack([site.weights(head, rows=rows).amax(-1).mean() for head in range(site.n_heads)])

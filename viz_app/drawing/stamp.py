@@ -5,18 +5,22 @@ import csv
 import io
 import textwrap
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
+from itertools import chain
 from xml.etree import ElementTree
 
 import numpy as np
 
+from models.analysis.joined_words import is_joined
 from models.trace import Trace
 from models.trace.edits import Edit
+from viz_app import words
 from viz_app.drawing import provenance
 from viz_app.drawing.colours import PAPER, TEXT
 from viz_app.drawing.export import LETTER
 from viz_app.drawing.notes import answered
+from viz_app.drawing.npz import Arrays, npz
 
 Facts = Mapping[str, str]
 
@@ -34,7 +38,8 @@ def facts(trace: Trace, **more: str) -> Facts:
         "model": model.name, "fingerprint": model.fingerprint[:FINGERPRINT], "training step": "" if step is None else f"{step}",
         "similarity": provenance.similarity(trace),
         **{name.replace("_", " "): text for name, text in trace.fields.items() if isinstance(text, str)},
-        label: answer, "masks changed": "; ".join(map(_edit, trace.edits.edits)), **more, "counting": COUNTING,
+        label: answer, "masks changed": "; ".join(map(_edit, trace.edits.edits)), "words": words.JOINED * is_joined(trace), **more,
+        "counting": COUNTING,
     }  # fmt: skip
     return {name: " ".join(said.split()) for name, said in found.items() if said}
 
@@ -63,6 +68,18 @@ def stamped(made: str | bytes, name: str, about: Facts) -> str | bytes:
     return _STAMPS[ending](made, about) if about and ending in _STAMPS else made
 
 
+def pieces(made: str | bytes | Iterator[str] | Arrays, name: str, about: Facts) -> Iterator[bytes]:
+    """The same, piece by piece, of a file that is made so too: a table of lines, or arrays."""
+    if isinstance(made, str | bytes):
+        whole = stamped(made, name, about)
+        yield whole.encode() if isinstance(whole, str) else whole
+    elif name.endswith(".csv"):
+        yield _csv("", about).encode()
+        yield from (line.encode() for line in made)
+    else:
+        yield from npz(chain(made, [("about", _lines(about))] if about else []))
+
+
 def _csv(made: str, about: Facts) -> str:
     """A row of one cell for each fact before the table, "# model: eng-fra"."""
     out = io.StringIO()
@@ -74,8 +91,12 @@ def _npz(made: bytes, about: Facts) -> bytes:
     """An array "about" of the lines that a CSV has."""
     out = io.BytesIO(made)
     with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("about.npy", "w") as file:
-        np.lib.format.write_array(file, np.array([f"{name}: {text}" for name, text in about.items()]), allow_pickle=False)
+        np.lib.format.write_array(file, _lines(about), allow_pickle=False)
     return out.getvalue()
+
+
+def _lines(about: Facts) -> np.ndarray:
+    return np.array([f"{name}: {text}" for name, text in about.items()])
 
 
 def _svg(made: str, about: Facts) -> str:

@@ -23,7 +23,8 @@ def encoder_states(trace: Trace, config: Seq2SeqConfig, title: str) -> bytes:
     n, d = values.shape
     ends = [(n - 1, 0), (0, config.d_hidden)] if config.bidirectional else [(n - 1, 0)]
     header = {
-        "title": title, **saving(file_name(trace, "encoder-states"), facts(trace)), "axis": "number of the state", "columns": d,
+        "title": title, **saving(file_name(trace, "encoder-states"), facts(trace)), "axis": "which number of the state",
+        "columns": d,
         "rows": [label.as_json() for label in labels(trace.streams["source"])],
         "limit": float(np.abs(values).max()),
         "frames": [{"row": row, "first": first, "count": config.d_hidden} for row, first in ends],
@@ -42,7 +43,7 @@ def says(config: Seq2SeqConfig, terms: words.Terms) -> str:
             "the first)"
         )
         rows = (
-            "A row of the picture holds both states at that token: at the left h→(t) = f(token t, h→(t−1)), which has read from "
+            "A row of the picture holds both states at that token: on the left h→(t) = f(token t, h→(t−1)), which has read from "
             "the first token up to it; at the right h←(t) = f(token t, h←(t+1)), which has read from the last token back to it."
         )
     else:
@@ -54,7 +55,7 @@ def says(config: Seq2SeqConfig, terms: words.Terms) -> str:
         f"All that it knows of {terms.source} is in those **{d} numbers**, as many however long it is, and it never looks "
         f"back at a single token; what it reads besides is its own text.\n\n{rows} An attention would let the decoder read every "
         "row, with weights that add up to 1. To see that, choose a model with Bahdanau's alignment (such as "
-        f"**{terms.aligned}**) or a Transformer at the left."
+        f"**{terms.aligned}**) or a Transformer on the left."
     )
 
 

@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from models.analysis.head_measures import MEASURES
+from models.analysis.joined_words import WordSite, is_joined, joined
 from models.trace import AttentionSite, Trace
-from viz_app import words
 from viz_app.components import head as head_part
 from viz_app.components import overview as overview_part
 from viz_app.components import several as several_part
 from viz_app.drawing import head as drawn_head
+from viz_app.drawing.cells import is_long
 from viz_app.drawing.overview import overview
 from viz_app.drawing.scale import NAMES as STRENGTHS
 from viz_app.drawing.scale import Scale
@@ -29,8 +30,9 @@ from viz_app.drawing.sites import sharpest_head
 from viz_app.drawing.stamp import caption, facts
 from viz_app.notebook.mask import mask
 from viz_app.notebook.picture import Answer, Part, Picture
-from viz_app.notebook.places import check_length, is_long, listed, place_of, sites_of
+from viz_app.notebook.places import check_length, listed, place_of, sites_of
 from viz_app.views.inside.several import FIRST, MOST, Several, several, toggled
+from viz_app.words import Terms, head_title, terms
 
 __all__ = ["Picture", "head", "heads", "lines", "mask"]
 
@@ -38,8 +40,10 @@ MOST_WEIGHTS = 2**17                    # of all heads that a picture carries, s
 GLANCE, HEAD, LINES = 560, 620, 560     # CSS pixels of a frame: what the parts need where it is wide
 
 
-def heads(run: Trace, *, kind: str = "", theme: str = "") -> Picture:
-    """All heads at a glance. A click opens a head beside them; of a long text it says which call draws it."""
+def heads(run: Trace, *, kind: str = "", words: bool = False, theme: str = "") -> Picture:
+    """All heads at a glance. A click opens a head beside them; of a long text it says which call draws it. With `words` sub-words
+    are joined to words: a word's row is the mean of its tokens' rows, its column the sum of their columns."""
+    run = _joined(run, words)
     sites = sites_of(run, kind)
     kind = kind or sites[0].kind
     terms = _terms(run)
@@ -57,13 +61,15 @@ def heads(run: Trace, *, kind: str = "", theme: str = "") -> Picture:
 
 def head(
     run: Trace, layer: int = 1, head: int = 1, *, kind: str = "", around: tuple[int, int] | None = None, hide_sinks: bool = False,
-    strength: str = "weight", lock: str = "", theme: str = "",
+    strength: str = "weight", lock: str = "", words: bool = False, theme: str = "",
 ) -> Picture:  # fmt: skip
     """One head as a heatmap with exact weights and as lines from token to token. A text of more than 512 tokens is shown in
     blocks, each with the largest of its weights; `around` (query, key) gives the exact weights about a place of it.
 
     `hide_sinks` leaves [start] and [end] out, `strength` is "weight", "row" (shares of a row's largest) or "root", and `lock`
-    holds a token from the start: "q3" a query, "k0" a key."""
+    holds a token from the start: "q3" a query, "k0" a key. `words` joins sub-words to words, which `around` and `lock`
+    count then."""
+    run = _joined(run, words)
     site, number = place_of(run, layer, head, kind)
     if strength not in STRENGTHS:
         raise ValueError(f"strength must be {listed([repr(name) for name in STRENGTHS])}, not {strength!r}")
@@ -80,15 +86,18 @@ def head(
             Answer("tile", says="These weights are drawn by", code=_call(site, number, ", around=({query}, {key})")),
             Answer("tile", says="The whole text is drawn by", code=_call(site, number)),
         ]
-    title = words.head_title(site, number, _terms(run))
+    title = head_title(site, number, _terms(run))
     return Picture(title, caption(facts(run)), [Part(head_part.component, drawn(hide_sinks))], answers, theme, HEAD)
 
 
 def lines(
-    run: Trace, heads: Sequence[tuple[int, int]] | None = None, *, kind: str = "", measure: str = FIRST, theme: str = ""
-) -> Picture:
+    run: Trace, heads: Sequence[tuple[int, int]] | None = None, *, kind: str = "", measure: str = FIRST, words: bool = False,
+    theme: str = "",
+) -> Picture:  # fmt: skip
     """Lines of several heads of one kind, given as (layer, head), each in its colour; without any those that lead by a `measure`
-    (models.analysis.head_measures.MEASURES), in whose order all heads of the kind stand beside them."""
+    (models.analysis.head_measures.MEASURES), in whose order all heads of the kind stand beside them. `words` joins sub-words to
+    words; what a measure says of tokens it says of them then."""
+    run = _joined(run, words)
     kind = sites_of(run, kind)[0].kind
     check_length(run, kind, "lines")
     if measure not in MEASURES:
@@ -109,8 +118,12 @@ def lines(
     return Picture(f"Lines of several heads of {run.model.name}", caption(facts(run)), [part], answers, theme, LINES)
 
 
-def _terms(run: Trace) -> words.Terms:
-    return words.terms(run.model.training.get("task", "unknown"), run.model.name)
+def _joined(run: Trace, words: bool) -> Trace:
+    return joined(run) if words and not is_joined(run) else run
+
+
+def _terms(run: Trace) -> Terms:
+    return terms(run.model.training.get("task", "unknown"), run.model.name)
 
 
 def _named(site: AttentionSite, head: int) -> dict[str, str | int]:
@@ -119,10 +132,15 @@ def _named(site: AttentionSite, head: int) -> dict[str, str | int]:
 
 
 def _call(site: AttentionSite, head: int, more: str = "") -> str:
-    return f'head(run, layer={site.layer + 1}, head={head + 1}, kind="{site.kind}"{more})'
+    return f'head(run, layer={site.layer + 1}, head={head + 1}, kind="{site.kind}"{more}{_as_words(site)})'
+
+
+def _as_words(site: AttentionSite) -> str:
+    return ", words=True" * isinstance(site, WordSite)
 
 
 def _lines_call(shown: Several, number: int) -> str:
     """What draws the heads that stand after a click on one."""
     chosen = (shown.heads[n] for n in toggled(shown.drawn, number))
-    return f'lines(run, [{", ".join(f"({site.layer + 1}, {head + 1})" for site, head in chosen)}], kind="{shown.kind}")'
+    places = ", ".join(f"({site.layer + 1}, {head + 1})" for site, head in chosen)
+    return f'lines(run, [{places}], kind="{shown.kind}"{_as_words(shown.sites[0])})'

@@ -67,7 +67,15 @@ function changed(payload, fields) {
   return whole;
 }
 
-// A frame in a notebook grows with what it holds; it never shrinks, because what it holds fits itself to the frame.
+// What fits itself to the height of a window fits itself to the frame as it is at first: one that grew with it would never end.
+// By name: the least height, what else stands in the frame, and the most, as in head.css and mask_painter.css.
+function hold() {
+  const parts = { head: [380, 285, 900], board: [250, 445, 400] };
+  for (const [name, [least, beside, most]] of Object.entries(parts))
+    document.documentElement.style.setProperty(`--attnscope-${name}`, `${Math.min(most, Math.max(least, window.innerHeight - beside))}px`);
+}
+
+// A frame in a notebook grows with what it holds; it never shrinks.
 function grow() {
   const frame = window.frameElement, tall = document.documentElement.scrollHeight;
   if (frame && tall > window.innerHeight) frame.style.height = `${tall}px`;
@@ -80,6 +88,7 @@ function restyle() {
   for (const part of parts) part.show();
 }
 
+if (window.frameElement) hold();
 window.attnscope = {};
 const { theme, title, about, answers, arrays, ...picture } = await drawn(), parts = [];
 main.replaceChildren();

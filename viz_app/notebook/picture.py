@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from models.checkpoint import write_bytes
+from models.checkpoint_files import write_bytes
 from viz_app.components import EXPORT, Component, stamped
 from viz_app.drawing.payload import pack
 

@@ -1,7 +1,7 @@
 """Which head of a run is meant, by layer and head as they are counted on the screen, from 1."""
 
 from models.trace import AttentionSite, Trace
-from viz_app.drawing.head import LARGEST_WHOLE
+from viz_app.drawing.cells import LARGEST_WHOLE, is_long
 from viz_app.drawing.sites import by_kind
 
 
@@ -25,11 +25,6 @@ def place_of(run: Trace, layer: int, head: int, kind: str = "") -> tuple[Attenti
     if head not in range(1, site.n_heads + 1):
         raise ValueError(f"head must be {listed([str(n + 1) for n in range(site.n_heads)])}, not {head!r}")
     return site, head - 1
-
-
-def is_long(site: AttentionSite) -> bool:
-    """Whether its weights have more rows or columns than a picture has room for."""
-    return max(site.n_query, site.n_key) > LARGEST_WHOLE
 
 
 def check_length(run: Trace, kind: str, what: str) -> None:

@@ -7,9 +7,11 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from torch import Tensor
@@ -23,15 +25,16 @@ _PLAIN = (type(None), bool, int, float, complex, type, ModuleType, FunctionType,
 Value = TypeVar("Value")
 
 
-def budget() -> int:
-    """Bytes, from the environment variable ATTNSCOPE_CACHE_MB or 512 MB. Raises ValueError if it is no positive number."""
+def budget(named: str = BUDGET_VARIABLE) -> int:
+    """Bytes, from the environment variable ATTNSCOPE_CACHE_MB or 512 MB. Raises ValueError if it is no positive number, by the name
+    under which it was `named`."""
     said = os.environ.get(BUDGET_VARIABLE, str(BUDGET))
     try:
         megabytes = float(said)
     except ValueError:
         megabytes = math.nan
     if not 0 < megabytes < math.inf:
-        raise ValueError(f"{BUDGET_VARIABLE} must be a number of megabytes above 0, not {said!r}")
+        raise ValueError(f"{named} must be a number of megabytes above 0, not {said!r}")
     return int(megabytes * MEGABYTE)
 
 
@@ -70,7 +73,8 @@ class _Entry:
 
 class ByteCache:
     """Values by key, at most `budget` bytes of them, what they share counted once. Each is worked out by the first thread that
-    asks for it, while the others wait; one that is larger than the budget is given to all of them and not kept."""
+    asks for it, while the others wait; one that is larger than the budget is given to all of them and not kept. What is not kept
+    any more is still found while anybody else holds it."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -78,6 +82,7 @@ class ByteCache:
         self._used: Counter[Hashable] = Counter()     # part → entries that hold it
         self._long: OrderedDict[Hashable, _Entry] = OrderedDict()      # least recently used first, here and there
         self._others: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._held: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()     # by whoever asked for them
         self._under_way: dict[Hashable, Future] = {}
         self._lock = threading.Lock()
 
@@ -88,6 +93,8 @@ class ByteCache:
                 if key in entries:
                     entries.move_to_end(key)
                     return entries[key].value
+            if (held := self._held.get(key)) is not None:
+                return held
             future = self._under_way.get(key)
             mine = future is None
             if mine:
@@ -97,7 +104,7 @@ class ByteCache:
         return future.result()
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._long or key in self._others
+        return key in self._long or key in self._others or key in self._held
 
     def __len__(self) -> int:
         return len(self._long) + len(self._others)
@@ -113,6 +120,8 @@ class ByteCache:
             return
         with self._lock:
             self._keep(key, value, found, spared)
+            with suppress(TypeError):       # of a kind that nothing can refer to weakly
+                self._held[key] = value
             del self._under_way[key]
         future.set_result(value)
 

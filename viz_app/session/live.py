@@ -26,6 +26,7 @@ from models import Scope
 from viz_app.drawing.payload import pack
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.opening import Opening
 from viz_app.session.parameters import whole
 
 Pictures = dict[str, bytes | dict]      # key of a component → what it shows
@@ -49,6 +50,8 @@ class LiveSession:
         self.shown: CurrentRun | None = None             # the last run that could be shown
         self.view: object = None                    # the page that stands
         self.name = ""                              # of the checkpoint asked for
+        self.picked = ""                            # what the picker calls the one that stands
+        self.opening: Opening | None = None         # of the one that is to stand
         self.scope: Scope | None = None             # None while it does not open
         self.chosen: tuple[Any, ...] = ()           # of the model's fields that are not typed (url_state.chosen)
         self.edition = (0, 0)                       # of what the rerun under way draws: (edit, rerun)
@@ -223,8 +226,18 @@ _queue = _Queue()
 
 def path() -> str:
     """Where the socket is, as browsers see it."""
+    return under_base("live")
+
+
+def under_base(name: str) -> str:
+    """Where something of ours is, as browsers see it."""
     base = st.get_option("server.baseUrlPath").strip("/")
-    return f"/{base}/live" if base else "/live"
+    return f"/{base}/{name}" if base else f"/{name}"
+
+
+def is_served() -> bool:
+    """Whether the app runs in its server, which has the routes."""
+    return _served.is_set()
 
 
 def routes() -> list[BaseRoute]:

@@ -34,10 +34,15 @@ class Parameter(Generic[Value]):
 
     def from_url(self, texts: list[str]) -> Value:
         """The value of what the URL says under this name, each time it says it; the default if that is unfit."""
+        return self.default if self.unfit(texts) else self.parse(texts)
+
+    def unfit(self, texts: list[str]) -> str:
+        """Why what the URL says is no such value; "" if it is one."""
         try:
-            return self.parse(texts)
-        except ValueError:
-            return self.default
+            self.parse(texts)
+        except ValueError as error:
+            return str(error)
+        return ""
 
     def in_url(self, value: Value) -> list[str]:
         """What the URL says for this value: nothing for the default."""
@@ -187,7 +192,10 @@ class Notation(Parameter[Any]):
     write: Callable[[Any], str] = str
 
     def parse_one(self, text: str) -> object:
-        return self.read(text)
+        value = self.read(text)
+        if text and value == self.default:
+            raise ValueError(f"{self.name} says nothing that can be read")
+        return value
 
     def format(self, value: object) -> list[str]:
         return [self.write(value)]

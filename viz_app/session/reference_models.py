@@ -43,7 +43,7 @@ def of_same_data(shown: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | N
 
 def _record(name: str) -> tuple[str, object]:
     """Which task a shipped checkpoint learned, and from what data, without opening it."""
-    record = json.loads((models.scope.shipped_folder() / name / "training.json").read_text("utf-8"))
+    record = json.loads((models.opening.shipped_folder() / name / "training.json").read_text("utf-8"))
     return record.get("task", ""), record.get("data")
 
 

@@ -21,7 +21,7 @@ def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dic
     try:
         trace = cache.trace(scope, texts, session.drafts(scope), session.chosen)
     except (models.InputError, CheckpointError) as error:       # a checkpoint may have been replaced since it was opened
-        message = checkpoints.told(error)
+        message = checkpoints.error_message(error)
         notes[getattr(error, "field", fields[0].name)] = small_print(f"{message[:1].upper()}{message[1:]}.", bad=True)
         return None, notes
     for field in reversed(fields):      # a stream's length stands under its first field

@@ -5,9 +5,8 @@ or Forward has led to it; any other run is the session's own and says what the U
 into the browser's address: a deliberate step as an entry of its history, all else over the entry that stands.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -16,9 +15,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from models.architectures import ARCHITECTURES
 from models.architectures.base import ORDER, POSITIONS, TEXT, Field
-from models.trace import AttentionSite, Trace
-from viz_app.drawing.sites import sharpest_head
-from viz_app.session.parameters import Choice, Order, Parameter, Several, Text, Whole
+from viz_app.session.parameters import Choice, Order, Parameter, Several, Text
 
 Value = TypeVar("Value")
 
@@ -29,6 +26,7 @@ FIELDS = {
     for model, _ in ARCHITECTURES.values() for field in model.possible_fields() if field.kind == TEXT
 }
 MOST_POSITIONS = 512
+SHORT = 40      # characters of what an address says that are said again
 # field that is chosen on a page and not typed → its parameter
 _PARAMETERS: dict[str, Callable[[str], Parameter]] = {
     POSITIONS: lambda name: Several(name, is_step=True, most=MOST_POSITIONS), ORDER: lambda name: Order(name, is_step=True),
@@ -37,23 +35,26 @@ CHOSEN = {
     field.name: _PARAMETERS[field.kind](field.name)
     for model, _ in ARCHITECTURES.values() for field in model.possible_fields() if field.kind in _PARAMETERS
 }
-SITE, HEAD = Text("site", is_step=True), Whole("head", is_step=True)
-LOCK = Text("lock", pattern=r"[qk][0-9]{1,5}|")
 _SESSION = "url"
 
 
 @dataclass
 class _Session:
     """The choices of one session. `unread` is what the URL says of parameters that nothing has asked for yet; `settled` are those
-    asked for or chosen since the URL was followed; `used` are those of this run, which is what stands in the URL after it."""
+    asked for or chosen since the URL was followed; `used` are those of this run, which is what stands in the URL after it.
+    `linked` are those whose value this run has read from the URL, and `unfit` says why what it said is not, of parameters whose
+    value has not changed since."""
 
     unread: dict[str, list[str]] = field(default_factory=dict)
+    linked: set[str] = field(default_factory=set)
+    unfit: dict[str, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
     used: dict[str, Parameter] = field(default_factory=dict)
     arrived: bool = False
     follows: bool = False       # from when the URL is followed until a run has ended: what it does not say is the default
     page: object = None
+    before: tuple[dict[str, list[str]], dict[str, Any], set[str]] = ({}, {}, set())     # the first three as this run found them
     steps: int = 0
     standing: tuple[object, dict[str, list[str]]] | None = None      # after the last run: the page, and where its steps stood
 
@@ -76,7 +77,13 @@ def arrive(page: object = None) -> None:
     session.used, session.page = {}, page
     if _is_history_navigation() or not session.arrived:
         session.arrived = session.follows = True
-        session.unread, session.settled = {name: st.query_params.get_all(name) for name in st.query_params}, set()
+        session.unread, session.settled = _in_address(), set()
+        session.linked, session.unfit = set(), {}
+    session.before = dict(session.unread), dict(session.values), set(session.settled)
+
+
+def _in_address() -> dict[str, list[str]]:
+    return {name: st.query_params.get_all(name) for name in st.query_params}
 
 
 def _is_history_navigation() -> bool:
@@ -94,7 +101,10 @@ def get(parameter: Parameter[Value]) -> Value:
     """What is chosen, which from now on stands in the URL."""
     session, name = _session(), parameter.name
     if name in session.unread:
-        session.values[name] = parameter.from_url(session.unread.pop(name))
+        texts = session.unread.pop(name)
+        session.values[name], why = parameter.from_url(texts), parameter.unfit(texts)
+        session.linked |= set() if why else {name}
+        session.unfit |= {name: why} if why else {}
     elif session.follows and name not in session.settled:
         session.values.pop(name, None)
     session.settled.add(name)
@@ -118,6 +128,8 @@ def keep(parameter: Parameter[Value], value: Value) -> None:
     """Choose this value."""
     session = _session()
     session.unread.pop(parameter.name, None)
+    if value != session.values.get(parameter.name, parameter.default):
+        session.unfit.pop(parameter.name, None)
     session.settled.add(parameter.name)
     session.used[parameter.name] = parameter
     session.values[parameter.name] = value
@@ -125,30 +137,47 @@ def keep(parameter: Parameter[Value], value: Value) -> None:
 
 def put_right(parameter: Parameter[Value], value: Value) -> None:
     """Have this value in the place of one that no longer suits what else is chosen: no deliberate step, whatever led to it."""
-    session = _session()
-    if session.standing and value != get(parameter):
+    session, is_other = _session(), value != get(parameter)
+    if session.standing and is_other:
         session.standing[1].pop(parameter.name, None)
-    keep(parameter, value)
+    stand_in(parameter, value, f"{parameter.name} must be one that this run has" if is_other else "")
 
 
 def one_of(choice: Choice, options: Sequence[Value], default: Value) -> Value:
     """The chosen one of these options. If it is none of them, nothing is chosen, and it is the `default`."""
-    found = [option for option in options if str(option) == str(get(choice))]
+    chosen = get(choice)
+    found = [option for option in options if str(option) == str(chosen)]
     if not found:
-        keep(choice, choice.default)
+        there = ", ".join(map(str, options))
+        stand_in(choice, choice.default, f"{choice.name} must be one of {there} here, not {str(chosen)[:SHORT]}")
     return found[0] if found else default
 
 
-def bound(parameter: Parameter[Value], value: Value, then: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def stand_in(parameter: Parameter[Value], value: Value, why: str) -> None:
+    """Choose this in the place of a value that what is shown has not, and remember why if the URL asked for that."""
+    session, name = _session(), parameter.name
+    keep(parameter, value)
+    session.unfit |= {name: why} if why and name in session.linked else {}
+
+
+def unfit(*parameters: Parameter) -> list[str]:
+    """Why what the URL said of these parameters, or of all that this run makes use of, is not what is shown."""
+    session = _session()
+    names = [parameter.name for parameter in parameters] or list(session.used)
+    return [session.unfit[name] for name in names if name in session.unfit]
+
+
+def bound(parameter: Parameter[Value], value: Value, callback: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Settings of the Streamlit widget that shows this value of the parameter: its key, and that its changes are kept.
-    `then` is called after a change."""
+    `callback` is called after a change."""
     key = parameter.name
-    if key not in st.session_state or st.session_state[key] != value:     # set needlessly, it would overwrite what is being typed
+    # Set needlessly, it would overwrite what is being typed; while the URL is followed, a run before may have been cut off unseen.
+    if _session().follows or key not in st.session_state or st.session_state[key] != value:
         st.session_state[key] = value
 
     def changed() -> None:
         keep(parameter, st.session_state[key])
-        then()
+        callback()
 
     return {"key": key, "on_change": changed}
 
@@ -161,55 +190,17 @@ def publish() -> Address:
     page, before = session.standing or (None, {})
     if page == session.page and not session.follows:
         session.steps += any(before[name] != places[name] for name in before.keys() & places.keys())
-    session.follows, session.standing = False, (session.page, places)
+    session.follows, session.standing, session.linked = False, (session.page, places), set()
     query = urlencode(texts, doseq=True)
     if run := get_script_run_ctx():
         run.query_string = query        # of a rerun that Python asks for itself
     return Address(query, session.steps)
 
 
-@dataclass(frozen=True)
-class Focus:
-    """The chosen attention site and head, and the locked token: "q3" (query), "k0" (key) or ""."""
-
-    site: str = ""
-    head: int = 0
-    lock: str = ""
-
-    def within(self, trace: Trace) -> "Focus":
-        """The nearest focus that exists in this trace; the sharpest head where the site does not."""
-        if self.site not in trace.attention:
-            return Focus(*sharpest_head(trace))
-        site = trace.attention[self.site]
-        length = site.n_query if self.lock.startswith("q") else site.n_key
-        lock = self.lock if self.lock and int(self.lock[1:]) < length else ""
-        return replace(self, head=min(self.head, site.n_heads - 1), lock=lock)
-
-
-def focus(trace: Trace) -> tuple[AttentionSite, Focus]:
-    """The chosen site of this trace and the focus on it."""
-    found = _focus().within(trace)
-    _choose(found)
-    return trace.attention[found.site], found
-
-
-def pick(site: str, head: int) -> None:
-    """Choose a head. The locked token stays where the new head reads the same tokens."""
-    old = _focus()
-    same_rows = re.sub(r"\d", "", old.site) == re.sub(r"\d", "", site)
-    _choose(Focus(site, head, old.lock if same_rows else ""))
-
-
-def lock(token: str) -> None:
-    """Hold a token of the chosen head, or let go with ""."""
-    keep(LOCK, LOCK.from_url([token]))
-
-
-def _focus() -> Focus:
-    return Focus(get(SITE), get(HEAD) or 0, get(LOCK))
-
-
-def _choose(found: Focus) -> None:
-    keep(SITE, found.site)
-    keep(HEAD, found.head)
-    keep(LOCK, found.lock)
+def postpone() -> Address:
+    """The run ends, and what the URL or the session asks for is not there yet: the browser's address stays as it is. Where the run
+    followed the URL, it has said what stands to a page that it does not speak of, and is followed anew."""
+    session = _session()
+    if session.follows:
+        session.unread, session.values, session.settled = session.before
+    return Address(urlencode(_in_address(), doseq=True), session.steps)

@@ -1,11 +1,12 @@
 """The sidebar all pages share: which model, which text. It returns what there is to show, or why there is nothing."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from models import Scope
 from models.architectures import family_of
@@ -14,19 +15,21 @@ from models.architectures.encoder_decoder import EncoderDecoder
 from models.checkpoint import CheckpointError
 from viz_app import checkpoints, words
 from viz_app.components.plain import plain
-from viz_app.session import cache, live, respond, url_state
+from viz_app.session import live, respond, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import LiveSession
+from viz_app.session.opening import try_again
 from viz_app.session.parameters import Text
 from viz_app.session.url_state import CHECKPOINT, FIELDS, bound
 from viz_app.sidebar.examples import examples, readable_examples
 from viz_app.sidebar.menu import offered
+from viz_app.sidebar.opening_bar import bar, leave, opened
 from viz_app.ui import note
 
 LANDING = "eng-fra"     # the checkpoint a newcomer sees first
 FIRST_TEXT = examples("translation")[0]     # while no model has been opened
+BOX = 88        # px: three lines of a text; a longer one scrolls in it
 SHOWN = "What it answers and can show: page Models."      # of a model that somebody else made
-OPENING = "Opening the model …"
 _EXAMPLE, _NAME = "example", "name"
 _SUITED = "suited"      # first field of a model → the task that what stands in it is for, and the example that was put there
 _TYPED = "typed"        # task → what stood in the fields of its model when one of another task was opened
@@ -37,7 +40,7 @@ def sidebar() -> CurrentRun | None:
     session = live.session()
     with st.sidebar:
         st.html('<p class="brand">Attnscope</p><p class="motto">See attention work, live while you type.</p>')
-        session.name, session.scope = _checkpoint(session.name)
+        session.name, session.scope = _checkpoint(session)
         read = _texts(session)
         _swap(session)
     if session.shown and not read:
@@ -45,9 +48,10 @@ def sidebar() -> CurrentRun | None:
     return session.shown
 
 
-def _checkpoint(standing: str) -> tuple[str, Scope | None]:
+def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
     """The picker of checkpoints, which takes a folder too where the app is not shared; what models.load takes for the choice,
-    and the opened checkpoint, if it opens. `standing` is the choice that was opened last."""
+    and the opened checkpoint, if it opens. While it is being opened, the one that stands; none where the URL asks for what is
+    not there yet, because its texts are of the other."""
     lines = offered()
     first = checkpoints.module() or (LANDING if LANDING in lines else next(iter(lines), LANDING))
     shared = checkpoints.is_shared()
@@ -58,28 +62,46 @@ def _checkpoint(standing: str) -> tuple[str, Scope | None]:
         placeholder="Pick a model" if shared else "Pick a model or type a folder",
         help="One of the models offered here." if shared else "A shipped model, or the path of a checkpoint folder of your own.",
     )
-    slot = st.empty()
     st.session_state[_NAME] = name
     if not name:
-        note(slot, f"{pick}.", bad=True, key=CHECKPOINT.name)
+        leave(session)
+        note(_room(), f"{pick}.", bad=True, key=CHECKPOINT.name)
         return "", None
     try:
         folder = checkpoints.folder(name)
-        with slot, nullcontext() if folder == standing else st.spinner(OPENING):
-            scope = cache.scope(folder)
+        scope = opened(session, folder)
     except CheckpointError as error:
-        note(slot, checkpoints.told(error), bad=True, key=CHECKPOINT.name)
+        leave(session)
+        note(_room(), checkpoints.error_message(error), bad=True, key=CHECKPOINT.name)
         return name, None
+    if scope is None:
+        stop = partial(_stop, session) if session.picked or name != first else None
+        with _room().container():
+            bar(session, session.opening, stop)
+        return session.name, None if url_state.follows() else session.scope
+    session.picked = name
     # how good it is, the page says of the weights it shows
     more = words.made(scope.training) or (SHOWN if scope.model.what_it_answers else "")
-    note(slot, f"{words.sentence(family_of(scope.config).name)} {more}", key=CHECKPOINT.name)
+    note(_room(), f"{words.sentence(family_of(scope.config).name)} {more}", key=CHECKPOINT.name)
     return folder, scope
 
 
+def _room() -> DeltaGenerator:
+    """Where the note or the bar of the model stands, asked for when that is known: emptied before, the page would jump."""
+    return st.container(key="room-checkpoint").empty()
+
+
+def _stop(session: LiveSession) -> None:
+    """The model that stands is the chosen one again."""
+    leave(session)
+    url_state.keep(CHECKPOINT, session.picked or None)
+
+
 def _complete() -> None:
-    """Another model reads other tokens. Of a name that begins with the one that stands in the box, Streamlit's box hands over
-    only the rest."""
+    """Another model reads other tokens, and one that could not be opened may open now. Of a name that begins with the one that
+    stands in the box, Streamlit's box hands over only the rest."""
     url_state.let_go()
+    try_again()
     typed, previous = url_state.get(CHECKPOINT) or "", st.session_state.get(_NAME) or ""
     if previous and typed and not checkpoints.is_there(typed) and checkpoints.is_there(previous + typed):
         url_state.keep(CHECKPOINT, previous + typed)
@@ -103,8 +125,8 @@ def _texts(session: LiveSession) -> bool:
     for field in fields:
         label = t.label(field.name) if field.optional else f"{t.label(field.name)} (type here)"
         help_ = _help(spoken) if field.optional else {}
-        texts.append(st.text_area(label, height="content", **help_, **bound(FIELDS[field.name], _text(field))))
-        slots.append(st.empty())
+        texts.append(st.text_area(label, height=BOX, **help_, **bound(FIELDS[field.name], _text(field))))
+        slots.append(st.container(key=f"room-{field.name}"))
     session.chosen = url_state.chosen(spoken.model.fields) if spoken else ()
     session.redraw(*texts)
     if not session.scope:
@@ -127,8 +149,8 @@ def _help(scope: Scope | None) -> dict[str, str]:
     if scope.model.continues and scope.model.can_write:
         return {
             "placeholder": "empty: the text ends here",
-            "help": "Read right behind the text above, as if the model had written it (teacher forcing). Begin with a space where "
-            "a new word begins.",
+            "help": "Read directly after the text above, as if the model had written it (teacher forcing). Begin with a space "
+            "where a new word begins.",
         }
     return {
         "placeholder": "empty: one text alone",

@@ -2,6 +2,7 @@
 
 import re
 
+from models.analysis.joined_words import WordSite
 from models.trace import AttentionSite
 from viz_app.words.terms import Terms
 
@@ -16,6 +17,9 @@ _TITLES = {
 }
 
 STEP = "a row is read → written"      # how a row is named where the model writes
+WORD_STEP = "a row is word read → token written after it"
+# of words; what a picture, its axes and its files say
+JOINED = "sub-words joined to words: a word's row is the mean of its tokens' rows, its column the sum of their columns"
 
 
 def is_alignment(site: AttentionSite) -> bool:
@@ -56,29 +60,36 @@ def place(site: AttentionSite, head: int) -> str:
 def head_title(site: AttentionSite, head: int, t: Terms) -> str:
     """What one head's picture is, in one sentence."""
     query, key = t.of(site.query_stream), t.of(site.key_stream)
-    return f"{place(site, head)}: what each {query.token} reads from {key.text}"
+    reader = query.token.replace("token", "word") if isinstance(site, WordSite) else query.token
+    return f"{place(site, head)}: what each {reader} reads from {key.text}"
 
 
 def axes(site: AttentionSite, t: Terms, writes: bool = False) -> tuple[str, str]:
     """(query axis, key axis): who reads, and what is read; `writes` if a row is named by what it reads and what it writes."""
     query, key = t.of(site.query_stream), t.of(site.key_stream)
-    return f"who reads (query): {query.text}{f', {STEP}' * writes}", f"what is read (key): {key.text}"
+    return f"who reads (query): {query.text}{f', {_step(site)}' * writes}", f"what is read (key): {key.text}"
 
 
-def sides(writes: bool) -> str:
+def sides(site: AttentionSite, writes: bool) -> str:
     """What rows and columns are, where there is no room for their names."""
-    return f"Rows read{f' ({STEP})' * writes}, columns are read"
+    return f"Rows read{f' ({_step(site)})' * writes}, columns are read"
+
+
+def _step(site: AttentionSite) -> str:
+    return WORD_STEP if isinstance(site, WordSite) else STEP
 
 
 def where_from(site: AttentionSite, t: Terms) -> str:
     """Where the queries, keys and values of this kind of attention come from."""
+    if not site.has_causes:
+        return "The library of this model hands out these weights and not the queries, keys and values that they come from."
     query, key = t.of(site.query_stream), t.of(site.key_stream)
     if is_alignment(site):
         return (
             "Queries are the decoder's state **s(i−1)** before a step; keys and values are both the encoder's states "
             f"**h(j)**, one for each {key.token}. Their mixture, the context c(i), is what the step then reads. A row "
-            "stands for the step that reads its token and writes the next: it chooses before it has read that token, knowing "
-            "of its own text only what stands above."
+            "stands for the step that reads its token and writes the next: it chooses before it has read that token, when all it "
+            "knows of its own text is what stands above."
         )
     if site.role == "cross":
         return (
@@ -130,13 +141,34 @@ def formula_tex(site: AttentionSite) -> str:
 def how_to_read(site: AttentionSite, writes: bool = False) -> str:
     """How one row of the picture is made, in words and then in symbols; `writes` as in `axes`."""
     named = " It is named by the token just read and the one to be written: **read → written**." if writes else ""
+    if isinstance(site, WordSite):
+        return _how_to_read_words(site, writes)
+    shares = f"Each row is one reader.{named} Its weights say how it divides its attention: none is negative and together they add "
+    if not site.has_causes:
+        return f"{shares}up to 1."
     passes_on = (
         r"the context is that mixture of the states, $\sum_j \text{weight}_j\, h_j$." if is_alignment(site)
         else r"the head then passes on that mixture of the values, $\text{weights}\cdot V$."
     )
     return (
-        f"Each row is one reader.{named} Its weights say how it divides its attention: none is negative and together they add "
-        rf"up to 1. They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys the row may read; {passes_on}"
+        rf"{shares}up to 1. They are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys the row may read; "
+        f"{passes_on}"
+    )
+
+
+def _how_to_read_words(site: WordSite, writes: bool) -> str:
+    named = (
+        " A row is named by the word read and by what the row of its last token writes, the first token behind the word: "
+        "**read → written**." if writes else ""
+    )
+    made = (
+        rf" The tokens' weights are $\mathrm{{softmax}}\left({formula_tex(site)}\right)$ over the keys that a token may read."
+        if site.of.has_causes else ""
+    )
+    return (
+        f"Each row is one word that reads, the mean of its tokens' rows; each column one word that is read, the sum of its tokens' "
+        f"columns.{named} So none is negative and each row still adds up to 1. Which tokens are of one word the tokenizer says; "
+        f"special tokens stand alone.{made}"
     )
 
 
@@ -145,15 +177,16 @@ def departures(config: object) -> str:
     if getattr(config, "attention", "") != "bahdanau":
         return ""
     start = (
-        "both of the encoder's ends, s(0) = tanh(W [h→(m); h←(1)] + b); the paper takes h←(1) alone" if config.bidirectional else
-        "the end of its one reading, s(0) = tanh(W h(m) + b); the paper reads backwards too and takes h←(1)"
+        r"both of the encoder's ends, $s_0 = \tanh(W[\overrightarrow{h}_m; \overleftarrow{h}_1] + b)$; the paper takes "
+        r"$\overleftarrow{h}_1$ alone" if config.bidirectional else
+        r"the end of its one reading, $s_0 = \tanh(W h_m + b)$; the paper reads backwards too and takes $\overleftarrow{h}_1$"
     )
     cell = (
-        "Its GRU lets the reset gate act on U s(i−1); the paper's on s(i−1)" if config.cell == "gru" else
+        "Its GRU lets the reset gate act on $U s_{i-1}$; the paper's on $s_{i-1}$" if config.cell == "gru" else
         "Its cell is a plain tanh; the paper's has gates"
     )
     return (
         f"**Where this model is not the paper's** (Bahdanau et al. 2015, A.2.2). It starts from {start}. It reads the next token "
-        "from tanh(W [s(i); y(i−1); c(i)] + b); the paper from a maxout layer of s(i−1), y(i−1) and c(i). "
+        r"from $\tanh(W[s_i; y_{i-1}; c_i] + b)$; the paper from a maxout layer of $s_{i-1}$, $y_{i-1}$ and $c_i$. "
         f"{cell}. One matrix embeds source and target and gives the logits; the paper has a matrix for each."
     )

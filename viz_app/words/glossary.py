@@ -1,4 +1,4 @@
-"""The field's own words in plain ones, for who points at them."""
+"""The field's own words and symbols in plain ones, for who points at them (components/tools/glossary.js)."""
 
 import re
 from html import escape
@@ -6,18 +6,116 @@ from html import escape
 GLOSSARY = {
     "token": "A piece of text that the model takes as one: a word, part of a word, a character or a sign. “·” stands for a space.",
     "head": "One of several attentions that work side by side in a layer, each with weights of its own.",
-    "layer": "One of several like parts of a model; what one makes, the next one reads.",
+    "layer": "One of several parts of a model that are built alike; each reads what the one before it has made.",
     "query": "The vector of the token that reads: what it looks for.",
     "key": "The vector of a token that may be read: what it is found by.",
+    "value": "The vector of a token that may be read: what it hands over.",
     "vector": "A row of numbers: here, what the model knows of a token.",
-    "weight": "The share of its attention that a token gives to another. All those of one token add up to 1.",
+    "weight": "In a picture of attention: the share that a token gives to another; those of one token add up to 1. "
+    "Of a model: one of the numbers that training found.",
     "position": "The place of a token in its text.",
+    "score": "How well a key fits a query, before softmax. Of a whole model: how well it does on texts it was not trained on.",
+    "softmax": "Turns any numbers into shares: none is negative, and together they add up to 1.",
+    "mask": "Says which tokens may read which.",
+    "attention": "How a token collects from other tokens: it compares its query with their keys and mixes their values.",
+    "alignment": "The attention of an RNN: which words of the source each written word comes from.",
+    "entropy": "How undecided a distribution is: 0 if one choice has everything, highest if all are equally likely.",
+    "nat": "The unit of information with natural logarithms: ln 2 = 0.69 nats are 1 bit.",
+    "bit": "The unit of information: 1 bit decides between two equally likely things.",
+    "surprisal": "How unexpected a token was: the negative logarithm of its probability.",
+    "perplexity": "Between how many equally likely tokens a model in effect has to choose.",
+    "logit": "A number for each token of the vocabulary; softmax turns them into probabilities.",
+    "residual stream": "The vector of a token on its way through the layers; each part reads it and adds to it.",
+    "LayerNorm": "Brings the numbers of a vector to mean 0 and spread 1, then multiplies and shifts each by what training found.",
+    "feed-forward": "The part of a layer that works on each token alone: two matrices with ReLU or GELU between them.",
+    "embedding": "The vector that a token enters the model with.",
+    "bias": "Numbers that are added after a matrix product; training finds them.",
+    "cosine": "How far two vectors point the same way: 1 the same, 0 at a right angle, −1 opposite.",
+    "teacher forcing": "The model reads the right text at every step, not what it wrote itself.",
+    "greedy": "Always takes the most probable token.",
+    "beam": "The few best beginnings of a text that a search keeps at each step.",
+    "BLEU": "A score for translations: how many word sequences they share with human ones; 100 is all.",
 }
-_WORD = re.compile(rf"\b({'|'.join(GLOSSARY)})s?\b")
+# what stands for itself in prose, too → what it means
+SYMBOLS = {
+    "q": "the query vector of the token that reads",
+    "k": "the key vector of a token that may be read (as a number: how many)",
+    "v": "the value vector of a token that may be read (of an additive similarity: the vector that adds up what fits)",
+    "Q": "all queries, one row for each token",
+    "K": "all keys, one row for each token",
+    "V": "all values, one row for each token",
+    "d_k": "how many numbers a query and a key have",
+    "d_model": "how many numbers the vector of a token has between the layers",
+    "√": "square root; q·k is divided by √d_k so that it does not grow with the length of the vectors",
+    "W_Q": "the matrix that makes queries out of token vectors",
+    "W_K": "the matrix that makes keys out of token vectors",
+    "W_V": "the matrix that makes values out of token vectors",
+    "W_O": "the matrix that turns what all heads found into the vector that the layer adds",
+    "W_R": "the matrix through which the vector of a distance goes",
+    "α": "a score in the walk of a Transformer; a weight in an RNN's alignment; in a beam search, how much length counts",
+    "α̂": "a weight: the share that softmax makes of a score",
+    "λ": "how much the loss of the language model counts beside that of the classes",
+    "h(j)": "the encoder's state at token j of the source",
+    "h(m)": "the encoder's last state, at the end of the source",
+    "s(i)": "the decoder's state after step i",
+    "s(i−1)": "the decoder's state before step i",
+    "s(0)": "the decoder's state before its first step",
+    "c(i)": "the context of step i: the encoder's states, mixed by the weights of that step",
+    "y(i−1)": "the token written at the step before",
+    "PE": "position encoding: the vector that stands for a place",
+    "·": "product: of two numbers, of two vectors (number by number, then added up) or of matrices",
+    "∘": "product number by number, not yet added up",
+    "Σ": "the sum over all that is named below it",
+    "π": "half the circumference of a circle of radius 1, 3.14…; a full turn is 2π",
+    "‖": "length of the vector that stands between the bars: the root of the sum of its squares",
+    "−∞": "minus infinity: after softmax, exactly 0",
+    "∂": "derivative: how much one thing answers to a small change of another",
+    "L1": "the loss of the language model: of every token, given those before it",
+    "L2": "the loss of the classes",
+    "L3": "what training makes small: both losses together",
+}
+# what is a symbol in a formula alone
+LETTERS = {
+    "i": "the place of the token that reads",
+    "j": "the place of a token that may be read",
+    "a": "the vector of a token as it arrives at this attention",
+    "b": "what a head found for a token; as b^Q, b^K, b^V, b^O: a bias",
+    "c": "the context: the encoder's states, mixed by the weights of a step",
+    "s": "a state of the decoder",
+    "h": "a state of the encoder; with Σ or Concat: a head",
+    "e": "the energy: how well a state of the encoder fits the decoder's, before softmax",
+    "t": "a number that training finds, by which the cosine is multiplied",
+    "x": "the vector of a token",
+    "p": "the vector of a position, or a probability",
+    "d": "how many numbers a vector has; below a Σ: the numbers one by one",
+    "n": "how many tokens there are",
+    "M": "a matrix that training finds; or the mask, 0 or −∞ in each cell; or the vectors that are read",
+    "W": "a matrix that training finds",
+    "U": "a matrix that training finds",
+    "A": "all scores: a row for each token that reads",
+    "Â": "all weights: a row for each token that reads",
+    "B": "what the head found, a row for each token",
+    "X": "the vectors of all tokens",
+    "I": "the vectors of all tokens, as columns; in [I; I] a unit matrix",
+    "S": "the decoder's states before each step",
+    "H": "the states of the encoder; of a distribution, its entropy",
+    "E": "all energies",
+    "C": "the contexts of all steps",
+    "r": "the vector of a distance",
+    "y": "what comes out, or the token that was written",
+    "T": "transposed: rows become columns",
+    "R": "the real numbers; R^d: vectors of d numbers",
+    "pos": "the place of a token, from 0",
+    "exp": "e to the power of",
+    "tanh": "bends any number into −1 … 1",
+    "Concat": "one vector written behind the other",
+    "ln": "natural logarithm",
+}
+_WORD = re.compile(rf"\b({'|'.join(sorted(GLOSSARY, key=len, reverse=True))})s?\b")
 
 
 def explained(*texts: str) -> list[str]:
-    """Each of these texts as HTML, where the first of every word in GLOSSARY, over all of them, says on hover what it means."""
+    """Each of these texts as HTML, where the first of every word in GLOSSARY, over all of them, is marked as explained."""
     known: set[str] = set()
 
     def mark(found: re.Match) -> str:
@@ -25,6 +123,15 @@ def explained(*texts: str) -> list[str]:
         if name in known:
             return found[0]
         known.add(name)
-        return f'<abbr title="{escape(GLOSSARY[name])}">{found[0]}</abbr>'
+        return f"<abbr>{found[0]}</abbr>"
 
     return [_WORD.sub(mark, escape(text)) for text in texts]
+
+
+def entries() -> str:
+    """All that is explained, as HTML that is read by who points at it and shown nowhere."""
+    said = [
+        f'<dt class="{kind}">{escape(name)}</dt><dd>{escape(text)}</dd>'
+        for kind, of in (("word", GLOSSARY), ("symbol", SYMBOLS), ("letter", LETTERS)) for name, text in of.items()
+    ]
+    return f'<dl class="glossary" hidden>{"".join(said)}</dl>'

@@ -35,17 +35,9 @@ class Terms:
         return self.of("source").text
 
     @property
-    def source_token(self) -> str:
-        return self.of("source").token
-
-    @property
     def target(self) -> str:
         """The text the decoder writes."""
         return self.of("target").text
-
-    @property
-    def target_token(self) -> str:
-        return self.of("target").token
 
 
 def _pair(source: Stream, target: Stream, labels: tuple[str, str], **others: str) -> Terms:
@@ -57,10 +49,10 @@ _TRANSLATION = _pair(
 )
 _DATES = _pair(
     Stream("the date as written", "character of the written date"), Stream("the ISO date so far", "character of the ISO date"),
-    ("Date, in any format", "ISO date"), aligned="dates-bahdanau", purpose="writes a date, however people write it, as ISO",
+    ("Date, in any format", "ISO date"), aligned="dates-bahdanau", purpose="turns a date, however it is written, into ISO format",
 )
 _LANGUAGE = Terms(
-    {"text": Stream("the text", "token")}, {"text": "Text", "continuation": "What follows"}, purpose="goes on with a text"
+    {"text": Stream("the text", "token")}, {"text": "Text", "continuation": "What follows"}, purpose="continues a text"
 )
 _MASKED = Terms(
     {"text": Stream("the text", "token")}, {"text": "Text, [MASK] for a word", "second_text": "Second text"},

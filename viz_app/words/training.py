@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from models.layers.similarity import KINDS
+from models.layers.similarity import SIMILARITIES
 
 
 def length(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
@@ -100,7 +100,15 @@ def trained_otherwise(training: dict, own: str, name: str) -> str:
     return f"{said}{_untrained(name)}"
 
 
+def dropped(name: str, own: str) -> str:
+    """That a page shows a model with its own similarity, though another was chosen elsewhere."""
+    return (
+        f"This page shows the model with the similarity it was trained with, {own}. The one you chose, {name}, holds on the pages "
+        "Attention and Inside a head."
+    )
+
+
 def _untrained(name: str) -> str:
     """That a similarity which was swapped in has numbers of its own that nobody trained; empty where it has none."""
-    begins = KINDS[name].begins
+    begins = SIMILARITIES[name].begins
     return f" What {name} learns besides was never trained with these weights and is as in a new model: {begins}." if begins else ""

@@ -12,7 +12,7 @@ from models.tokenizers.base import Tokenizer
 from viz_app import words
 from viz_app.components.overview import overview
 from viz_app.drawing.overview import overview as payload
-from viz_app.session import cache
+from viz_app.session import process
 
 LAYERS, HEADS, TOKENS, D_HEAD = 12, 12, 128, 16
 RUNS = 30   # Streamlit does not send again what it has sent before, so no picture comes twice
@@ -35,6 +35,6 @@ def page() -> None:
     overview(payload(runs()[len(text)], words.terms("", "random")), lambda site, head: None)
 
 
-cache.prepare()
+process.prepare()
 page()
-cache.settle()
+process.settle()

@@ -22,7 +22,7 @@ class ReadRow {
 
   // The keys of `only` these places, or all.
   show(reading, weights, allowed, theme, only = reading.keys.map((_, k) => k)) {
-    this.heading.textContent = reading.title;
+    this.heading.textContent = this.heading.title = reading.title;
     this.note.textContent = reading.note;
     const boxes = children(this.keys, only.length, (parent) => {
       const box = put(parent, "span");

@@ -20,6 +20,7 @@ class Strip {
     Object.assign(this, { picture, choose });
     if (this.kind !== picture.kind) this.box.replaceChildren();
     this.kind = picture.kind;
+    this.box.classList.toggle("cards", this.kind === "alternatives");
     const before = picture.opening ? 1 : 0, all = children(this.box, picture.places.length + before, picture.kind === "alternatives" ? card : plainPlace);
     if (before) this.open(all[0], picture.opening);
     this.before = before;
@@ -56,6 +57,9 @@ class Strip {
     const top = chosen.offsetTop - this.box.offsetTop;
     if (top < this.box.scrollTop || top + chosen.offsetHeight > this.box.scrollTop + this.box.clientHeight)
       this.box.scrollTop = top - this.box.clientHeight / 2;
+    const left = chosen.offsetLeft - this.box.offsetLeft;
+    if (left < this.box.scrollLeft || left + chosen.offsetWidth > this.box.scrollLeft + this.box.clientWidth)
+      this.box.scrollLeft = left - this.box.clientWidth / 2;
   }
 }
 

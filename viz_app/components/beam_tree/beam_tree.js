@@ -5,11 +5,21 @@ class Beam {
     this.tree = new Tree(root.querySelector("svg"), (step, rank) => this.pick({ step, rank }));
     const detail = root.querySelector(".detail");
     this.lead = detail.querySelector(".lead");
-    put(detail, "div", "what", "What the model expected at this node, and the token it stands for:");
-    this.bars = new Bars(detail, null);
-    this.cross = new Chips(detail, "cross");
-    this.self = new Chips(detail, "self");
+    const [expected, read] = [put(detail, "div"), put(detail, "div")];
+    put(expected, "div", "what", "What the model expected at this node, and the token it stands for:");
+    this.bars = new Bars(expected, null);
+    this.cross = new Chips(read, "cross");
+    this.self = new Chips(read, "self");
+    this.watcher = new ResizeObserver(() => this.resized());
+    this.watcher.observe(root);
     offer(root.querySelector(".files"), () => [this.tree.svg, "Beam search: the hypotheses kept at each step, with their scores", this.picture, this.theme]);
+  }
+
+  // A presentation begins or ends.
+  resized() {
+    if (!this.picture || this.tree.scale === scaleOf()) return;
+    this.tree.show(this.picture, this.theme);
+    this.follow(this.picture.node[0]);
   }
 
   show(picture, theme) {
@@ -17,7 +27,7 @@ class Beam {
     this.tree.show(picture, theme);
     const [step, rank] = picture.node, node = picture.steps[step][rank];
     this.root.querySelector(".note").textContent =
-      `Best at the top; the number is the score, log-probability / ((5 + length) / 6)^α with α = ${picture.alpha}. Thick: the path of the best. Click a node.`;
+      `The beam as a tree: each step keeps the best few texts and drops the rest. Best at the top, with its score; thick: the path of the best. Click a node.`;
     this.say(node, step, rank);
     this.follow(step);
     const { ids, p, cross, self } = picture.arrays;
@@ -31,8 +41,9 @@ class Beam {
 
   // Brings the node into sight without moving the page.
   follow(step) {
-    const scroll = this.root.querySelector(".tree-scroll"), left = this.tree.x(step);
-    if (left < scroll.scrollLeft || left + NODE.wide > scroll.scrollLeft + scroll.clientWidth) scroll.scrollLeft = left + NODE.across - scroll.clientWidth;
+    const scroll = this.root.querySelector(".tree-scroll"), { scale, across } = this.tree, left = this.tree.x(step) * scale;
+    const sees = left >= scroll.scrollLeft && left + NODE.wide * scale <= scroll.scrollLeft + scroll.clientWidth;
+    if (!sees) scroll.scrollLeft = left + across * scale - scroll.clientWidth;
   }
 
   say(node, step, rank) {
@@ -41,7 +52,9 @@ class Beam {
     say(`Step ${step + 1}, place ${rank + 1}: `);
     say(node.text || "(no text yet)", "token");
     say(node.ended ? " [end]. " : " … ");
-    say(`Log-probability ${signed(node.logProb)} nats over ${node.n} ${node.n === 1 ? "token" : "tokens"}, score ${signed(node.score)}.`);
+    say(`Log-probability ${signed(node.logProb)} nats over ${node.n} ${node.n === 1 ? "token" : "tokens"}; score ${signed(node.score)} = log-probability / ((5 + ${node.n}) / 6)`);
+    put(this.lead, "sup", "", `α = ${this.picture.alpha}`);
+    say(".");
     if (node.carried) say(" It had ended before this step and only waits in the beam.", "quiet");
   }
 }
@@ -51,4 +64,5 @@ function mount({ data, parentElement, setTriggerValue }) {
   const view = (root.view ??= new Beam(root));
   view.pick = (choice) => setTriggerValue("node", choice);
   view.show(unpack(data), themeOf(root));
+  return () => view.watcher.disconnect();
 }

@@ -1,5 +1,6 @@
 // The tree itself: a column a step, the best hypothesis at the top; a line joins each to the one it grew from.
-const NODE = { wide: 74, tall: 34, across: 104, down: 44, left: 8, top: 24 };
+const NODE = { wide: 74, tall: window.innerWidth <= 760 ? 40 : 34, across: 104, down: 44, left: 8, top: 24 };      // px: as tall as a finger on a phone
+const CLOSE = 92;       // px: across, where all is drawn larger
 
 class Tree {
   constructor(svg, choose) {
@@ -9,12 +10,15 @@ class Tree {
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     const { steps } = picture, most = Math.max(...steps.map((kept) => kept.length));
-    const width = NODE.left * 2 + (steps.length - 1) * NODE.across + NODE.wide, height = NODE.top + most * NODE.down;
+    this.scale = scaleOf();
+    this.across = this.scale > 1 ? CLOSE : NODE.across;
+    const width = NODE.left * 2 + (steps.length - 1) * this.across + NODE.wide, height = NODE.top + most * NODE.down;
     const held = this.svg.contains(this.svg.getRootNode().activeElement);      // the keyboard stays in a tree that is drawn anew
     this.svg.replaceChildren();
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.setAttribute("width", width);
     this.svg.setAttribute("height", height);
-    this.svg.style.cssText = `width:${width}px;height:${height}px`;
+    this.svg.style.cssText = `width:${width * this.scale}px;height:${height * this.scale}px`;
     steps.forEach((kept, s) => {
       this.draw("text", { x: this.x(s) + NODE.wide / 2, y: 13, "text-anchor": "middle", "font-size": 12, fill: theme.quiet }, `step ${s + 1}`);
       kept.forEach((node, rank) => s && this.edge(node, s, rank));
@@ -28,7 +32,7 @@ class Tree {
   }
 
   x(step) {
-    return NODE.left + step * NODE.across;
+    return NODE.left + step * this.across;
   }
 
   y(rank) {
@@ -37,7 +41,7 @@ class Tree {
 
   edge(node, step, rank) {
     const from = [this.x(step - 1) + NODE.wide, this.y(node.parent) + NODE.tall / 2], to = [this.x(step), this.y(rank) + NODE.tall / 2];
-    const bend = (NODE.across - NODE.wide) / 2;
+    const bend = (this.across - NODE.wide) / 2;
     this.draw("path", {
       d: `M${from}C${from[0] + bend} ${from[1]} ${to[0] - bend} ${to[1]} ${to}`, fill: "none",
       stroke: node.best ? this.theme.accent : this.theme.quiet, "stroke-width": node.best ? 3 : 1.2,

@@ -31,6 +31,12 @@ function fit(text, room, measure) {
   return shown;
 }
 
+// What an axis is, written with its arrow: all of it, or where there is no room for that, only what stands before its colon.
+function fitAxis(axis, withArrow, room, measure) {
+  const whole = withArrow(axis);
+  return measure(whole) <= room ? whole : fit(withArrow(axis.split(": ")[0]), room, measure);
+}
+
 // The text in lines of at most `room`, broken between words, and within one that is longer than a line; none for no text.
 function wrapped(text, room, measure) {
   const lines = [];

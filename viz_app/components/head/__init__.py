@@ -18,11 +18,11 @@ def head(
     a part of a long text is to be shown or all of it."""
 
     def sent(name: str, act: Callable[[Any], None]) -> Callable[[], None]:
-        def told() -> None:
+        def handle_news() -> None:
             if (value := news(key, name)) is not None:
                 act(value)
 
-        return told
+        return handle_news
 
     component(
         key=key, data=payload, on_lock_change=sent("lock", lambda lock: on_lock(str(lock["token"]))),

@@ -65,13 +65,14 @@ class Heatmap {
 
   // What a cell stands for, and where to find what it does not show.
   explain(pixels) {
-    const { block, rows, cols, size, first } = this.picture, pooled = pixels > 1 ? ` Each pixel = largest of ${pixels} × ${pixels} cells.` : "";
+    const { block, rows, cols, size, first, joins } = this.picture, pooled = pixels > 1 ? ` Each pixel = largest of ${pixels} × ${pixels} cells.` : "";
     if (block > 1) {
       this.note.textContent = `Each cell is the largest of ${block} × ${block} weights; hidden: the other ${block * block - 1}, and which tokens it joins. Click for the exact weights.${pooled}`;
     } else if (rows < size[0] || cols < size[1]) {
       const span = (from, n, all) => `${from} to ${from + n - 1} of ${all}`;
       this.note.textContent = `Exact weights: queries ${span(first[0], rows, size[0])}, keys ${span(first[1], cols, size[1])}.`;
     } else this.note.textContent = pooled.trim() || "Point at a cell for its exact weight.";
+    if (joins) this.note.textContent = `${joins} ${this.note.textContent}`;
   }
 
   // Columns that are left out are neither a weight nor masked.
@@ -97,19 +98,19 @@ class Heatmap {
     const { queries, keys, queryAxis, keyAxis } = this.picture, { wide, tall, left, top, theme } = this;
     nameTokens(context, queries, keys, { left, top, wide, tall, theme });
     const measure = (text) => context.measureText(text).width;
-    this.axes(context, measure, `${keyAxis} →`, `← ${queryAxis}`);
+    this.axes(context, measure, keyAxis, queryAxis);
   }
 
-  axes(context, measure, across, down) {
+  axes(context, measure, keyAxis, queryAxis) {
     context.font = `12px ${this.theme.font}`;
     context.fillStyle = this.theme.quiet;
     context.textAlign = "left";
-    context.fillText(fit(across, this.width - 8, measure), 4, 8);
-    const room = this.height - MARGIN.foot - this.top;
+    context.fillText(fitAxis(keyAxis, (name) => `${name} →`, this.width - 8, measure), 4, 8);
+    const down = fitAxis(queryAxis, (name) => `← ${name}`, this.height - MARGIN.foot - this.top, measure);
     context.save();
-    context.translate(9, this.top + Math.min(measure(down), room));
+    context.translate(9, this.top + measure(down));
     context.rotate(-Math.PI / 2);
-    context.fillText(fit(down, room, measure), 0, 0);
+    context.fillText(down, 0, 0);
     context.restore();
   }
 

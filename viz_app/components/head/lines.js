@@ -1,6 +1,6 @@
 // The same weights as lines: query tokens in the left column, key tokens in the right, a line as strong as its cell.
 const FAINTEST = 0.01, SHADES = 100, LINE_TOP = 26, MOST_LINES = 300, MOST_A_ROW = 2, WIDEST_PITCH = 32, ROOMY = 16, LARGEST_NAME = 14;
-const SHARE = { query: 0.47, key: 0.32 }, NUMBER_ROOM = 30;      // of the width, at most, for a column of tokens; px, for the weights beside it
+const SHARE = { query: 0.47, key: 0.32 }, NUMBER_ROOM = 30;      // of the width, at most, for a column of tokens where both want more than that together; px, for the weights beside it
 
 class Lines {
   constructor(figure, on) {
@@ -21,7 +21,10 @@ class Lines {
     this.svg.replaceChildren();
     const pitch = (tokens) => Math.min(WIDEST_PITCH, (this.height - LINE_TOP - 10) / tokens);
     this.pitch = { query: pitch(picture.rows), key: pitch(picture.cols) };
-    this.column = { query: this.room("query", picture.queries), key: this.width - this.room("key", picture.keys) };
+    const wanted = { query: this.room(picture.queries), key: this.room(picture.keys) };
+    const crowded = wanted.query + wanted.key > this.width * (SHARE.query + SHARE.key);
+    const given = (side) => (crowded ? Math.min(this.width * SHARE[side], wanted[side]) : wanted[side]);
+    this.column = { query: given("query"), key: this.width - given("key") };
     this.draw("text", { x: this.column.query, y: 11, "text-anchor": "end", "font-size": 12, fill: theme.quiet }, "reads (query)");
     this.draw("text", { x: this.column.key, y: 11, "font-size": 12, fill: theme.quiet }, "is read (key)");
     this.idle = this.draw("g", {});
@@ -32,10 +35,10 @@ class Lines {
     this.note.title = `A line is as strong as its cell, to ±${0.5 / SHADES}.`;
   }
 
-  // px for a column: its longest name and the weights.
-  room(side, labels) {
+  // px that a column wants: its longest name and the weights.
+  room(labels) {
     const measure = widthIn(`${LARGEST_NAME}px ${this.theme.font}`), longest = Math.max(64, ...labels.map(([text]) => measure(text)));
-    return Math.min(this.width * SHARE[side], longest + NUMBER_ROOM + 4);
+    return longest + NUMBER_ROOM + 4;
   }
 
   draw(tag, attributes, text, parent = this.svg) {

@@ -14,11 +14,11 @@ def layer(payload: bytes, on_layer: Callable[[str], None], on_token: Callable[[i
     """Show views.layer.payloads.layer's payload. `on_layer(site)` is called when a layer is clicked, `on_token(position)` when a
     token is."""
 
-    def told() -> None:
+    def handle_news() -> None:
         news = st.session_state[key].get("news") or {}
         if "site" in news:
             on_layer(str(news["site"]))
         elif "token" in news:
             on_token(int(news["token"]))
 
-    _mount(key=key, data=payload, on_news_change=told)
+    _mount(key=key, data=payload, on_news_change=handle_news)

@@ -6,7 +6,7 @@ const WIDE = [950, 1600], LARGER = 1.35;      // px of both panels together, and
 const EXPLAINED = {
   adds: "Length of the vector that the part adds to the stream", makes: "Length of the vector that takes the stream's place",
   cosine: "Direction of that vector: cosine with the stream the part read. 1: more of what is there, 0: something new, −1: takes it away",
-  stream: "Length of the token's vector behind the part", length: "Euclidean length of the vector", mean: "Mean of the vector's numbers",
+  stream: "Length of the token's vector after the part", length: "Euclidean length of the vector", mean: "Mean of the vector's numbers",
   spread: "Standard deviation of the vector's numbers", "±": "The largest number of the vector, by size: the end of its colours",
 };
 
@@ -23,9 +23,14 @@ class Rows extends Fitted {
     return 1 + (LARGER - 1) * Math.max(0, Math.min(1, share));
   }
 
+  // The height that a row has at least, px.
+  get least() {
+    return 0;
+  }
+
   begin(width, rows) {
     this.grown = this.scale;
-    this.line = Math.round(LINE * this.grown);
+    this.line = Math.max(Math.round(LINE * this.grown), this.least);
     const height = TOP_ROOM + rows * this.line + 2;
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);

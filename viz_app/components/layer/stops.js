@@ -1,6 +1,10 @@
 // The stream of one token before the first layer and behind each part: what was added, which way it points, how long the stream
 // is, and what the model would say if it stopped there. A row is a button that chooses its layer.
 class Stops extends Rows {
+  get least() {
+    return window.innerWidth <= 760 ? 40 : 0;       // a finger hits it on a phone
+  }
+
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     const heading = this.root.querySelector("h4");
@@ -53,7 +57,7 @@ class Stops extends Rows {
     };
     cell("added", `${where}: length of what it ${picture.adds ? "adds" : "makes"}`, ({ x, wide }) => this.bar(x, y, wide, stop.added, largest.added, row));
     cell("direction", `${where}: cosine with the stream it read`, ({ x, wide }) => this.signed(x, y, wide, stop.direction, row));
-    cell("length", `${where}: length of the stream behind it`, ({ x, wide }) => this.bar(x, y, wide, stop.length, largest.length, row));
+    cell("length", `${where}: length of the stream after it`, ({ x, wide }) => this.bar(x, y, wide, stop.length, largest.length, row));
     cell("answer", `${where}: probability of ${picture.answer?.[0]}, the model's answer`, ({ x, wide }) => this.bar(x, y, wide, stop.answer, 1, row, share(stop.answer)));
     if (tokens) this.said(stop, line, y, tokens, where, row);
     if (!stop.site) return;

@@ -52,17 +52,18 @@ class Maps {
   }
 
   redraw() {
-    const { rows, cols } = this.picture, wide = Math.floor(Math.min(...this.views.map((v) => v.figure.clientWidth)));
+    const { rows, cols } = this.picture, scale = (this.scale = scaleOf());
+    const wide = Math.floor(Math.min(...this.views.map((v) => v.figure.clientWidth)) / scale);
     this.side = Math.min(CELL.largest, (wide - ROOM.left - ROOM.right) / cols.length);
-    this.tall = Math.min(Math.max(this.side, CELL.high), CELL.tallest / rows.length);
+    this.tall = Math.min(Math.max(this.side, CELL.high / scale), CELL.tallest / scale / rows.length);
     for (const view of this.views) this.paint(view, wide);
     Object.assign(this.root.dataset, { left: ROOM.left, top: ROOM.top, side: this.side, tall: this.tall });
   }
 
   paint(view, width) {
     const { picture, theme, side, tall } = this, { rows, cols } = picture;
-    const height = ROOM.top + rows.length * tall + ROOM.bottom, [context, ratio] = sized(view.cells, width, height);
-    sized(view.marks, width, height);
+    const height = ROOM.top + rows.length * tall + ROOM.bottom, [context, ratio] = sized(view.cells, width, height, this.scale);
+    sized(view.marks, width, height, this.scale);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, view.cells.width, view.cells.height);
     context.scale(ratio, ratio);
@@ -171,8 +172,9 @@ class Maps {
   }
 
   spot({ part, cells }, event) {
-    const { rows, cols } = this.picture, box = cells.getBoundingClientRect();
-    const r = Math.floor((event.clientY - box.top - ROOM.top) / this.tall), c = Math.floor((event.clientX - box.left - ROOM.left) / this.side);
+    const { rows, cols } = this.picture, box = cells.getBoundingClientRect(), { scale } = this;
+    const r = Math.floor(((event.clientY - box.top) / scale - ROOM.top) / this.tall);
+    const c = Math.floor(((event.clientX - box.left) / scale - ROOM.left) / this.side);
     if (r < 0 || r >= rows.length || c < 0 || (!part.bars && c >= cols.length)) return null;
     return part.bars ? { r } : { r, c };
   }
@@ -199,7 +201,7 @@ class Maps {
   }
 
   outline({ part, marks }, spot) {
-    const context = marks.getContext("2d"), ratio = pixelRatio();
+    const context = marks.getContext("2d"), ratio = pixelRatio() * this.scale;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, marks.width, marks.height);
     if (!spot) return;

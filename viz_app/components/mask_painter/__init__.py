@@ -13,10 +13,12 @@ def mask_painter(
     payload: bytes,
     on_paint: Callable[[str, list[tuple[int, int, int]]], None],
     on_kind: Callable[[str], None],
+    on_tile: Callable[[tuple[int, int] | None], None],
     key: str = "mask_painter",
 ) -> None:
     """Show views.masks.painter.masks' payload. `on_paint(kind, cells)` is called when a stroke ends, with all painted cells,
-    (query, key, 0 = forbidden or 1 = allowed); `on_kind(kind)` when another mask is chosen."""
+    (query, key, 0 = forbidden or 1 = allowed); `on_kind(kind)` when another mask is chosen; `on_tile((query, key) | None)` when
+    a part of a long text is to be shown or all of it."""
 
     def painted() -> None:
         if (stroke := news(key, "paint")) is not None:
@@ -26,4 +28,8 @@ def mask_painter(
         if (kind := news(key, "kind")) is not None:
             on_kind(str(kind["kind"]))
 
-    component(key=key, data=payload, on_paint_change=painted, on_kind_change=chosen)
+    def enlarged() -> None:
+        if (tile := news(key, "tile")) is not None:
+            on_tile((int(tile["query"]), int(tile["key"])) if "query" in tile else None)
+
+    component(key=key, data=payload, on_paint_change=painted, on_kind_change=chosen, on_tile_change=enlarged)

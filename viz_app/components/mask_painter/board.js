@@ -1,9 +1,11 @@
 // One matrix of cells with its tokens: queries down the side, keys along the top.
-const LARGEST = 40;
+const LARGEST = 40, FINGER = 40, PHONE = 700;       // px: a cell at most, one that a finger hits, a window where it has to
 
 class Board {
-  // on: {hover(spot, event), down(spot, event), move(spot, event), up()}; each may be missing
-  constructor(parent, className, on) {
+  // on: {hover(spot, event), down(spot, event), move(spot, event), up(), cancel()}; each may be missing. Of a board that is
+  // `touched` every cell is as large as a finger on a phone, and what has no room is scrolled to.
+  constructor(parent, className, on, touched = false) {
+    this.touched = touched;
     this.stage = put(parent, "div", `stage ${className}`);
     this.cells = put(this.stage, "canvas", "cells");
     this.marks = put(this.stage, "canvas", "marks");
@@ -11,22 +13,24 @@ class Board {
     this.cells.onpointerdown = (event) => on.down?.(this.at(event), event);
     this.cells.onpointermove = (event) => { on.hover?.(this.at(event), event); on.move?.(this.at(event), event); };
     this.cells.onpointerleave = () => on.hover?.(null);
-    this.cells.onpointerup = this.cells.onpointercancel = () => on.up?.();
+    this.cells.onpointerup = () => on.up?.();
+    this.cells.onpointercancel = () => on.cancel?.();
   }
 
-  // picture: {codes (0 = hatched, 1 … 255), packed colours, rows, cols, queries, keys, queryAxis, keyAxis, text(i), ink(i)}
+  // picture: {codes (0 = hatched, 1 … 255), packed colours, rows, cols, queries, keys, block, queryAxis, keyAxis, text(i), ink(i)}
   show(picture, theme) {
     Object.assign(this, { picture, theme });
     this.scale = scaleOf();
+    this.stage.style.width = this.stage.style.height = "";
     this.width = this.stage.clientWidth / this.scale;
     this.height = this.stage.clientHeight / this.scale;
+    this.place(widthIn(`12px ${theme.font}`));
     const [context, ratio] = sized(this.cells, this.width, this.height, this.scale);
     sized(this.marks, this.width, this.height, this.scale);
     this.ratio = ratio;
     context.fillStyle = theme.background;
     context.fillRect(0, 0, this.cells.width, this.cells.height);
     context.scale(ratio, ratio);
-    this.place(context);
     this.paint(context, ratio);
     this.rule(context);
     this.names(context);
@@ -35,16 +39,22 @@ class Board {
   }
 
   // Where the cells go: what the longest tokens leave free, square if that leaves room to read.
-  place(context) {
-    const { queries, keys, rows, cols } = this.picture;
-    context.font = `12px ${this.theme.font}`;
-    const longest = (labels) => Math.max(...labels.map((label) => context.measureText(label[0]).width));
+  place(measure) {
+    const { queries, keys, rows, cols, block } = this.picture, blocks = block > 1, longest = (labels) => Math.max(...labels.map((label) => measure(label[0])));
     this.left = Math.min(18 + longest(queries), this.width * 0.3) + 6;
-    this.top = Math.min(24 + longest(keys) * 0.72, this.height * 0.3);
-    const roomX = this.width - this.left - Math.min(30, longest(keys) * 0.6), roomY = this.height - this.top - 4;
+    this.top = Math.min(24 + longest(keys) * (blocks ? 1.05 : 0.72), this.height * (blocks ? 0.4 : 0.3));      // names of blocks stand upright
+    const right = Math.min(30, longest(keys) * 0.6), roomX = this.width - this.left - right, roomY = this.height - this.top - 4;
     const side = Math.min(LARGEST, roomX / cols, roomY / rows), least = Math.max(side, 20);
     this.wide = Math.min(least, roomX / cols);
     this.tall = Math.min(least, roomY / rows);
+    if (this.touched && !blocks && window.innerWidth <= PHONE) this.grow(this.left + cols * FINGER + right, this.top + rows * FINGER + 4);
+  }
+
+  grow(width, height) {
+    this.wide = this.tall = FINGER;
+    this.width = Math.max(this.width, width);
+    this.height = Math.max(this.height, height);
+    Object.assign(this.stage.style, { width: `${this.width * this.scale}px`, height: `${this.height * this.scale}px` });
   }
 
   paint(context, ratio) {
@@ -90,11 +100,12 @@ class Board {
     context.font = `12px ${this.theme.font}`;
     context.fillStyle = this.theme.quiet;
     context.textAlign = "left";
-    context.fillText(fit(`${keyAxis} →`, this.width - 4, measure), 2, 7);
+    context.fillText(fitAxis(keyAxis, (name) => `${name} →`, this.width - 4, measure), 2, 7);
+    const down = fitAxis(queryAxis, (name) => `← ${name}`, this.height - this.top - 6, measure);
     context.save();
-    context.translate(8, Math.max(this.top + measure(`← ${queryAxis}`), 0) < this.height - 4 ? this.top + measure(`← ${queryAxis}`) : this.height - 4);
+    context.translate(8, this.top + measure(down));
     context.rotate(-Math.PI / 2);
-    context.fillText(fit(`← ${queryAxis}`, this.height - this.top - 6, measure), 0, 0);
+    context.fillText(down, 0, 0);
     context.restore();
   }
 

@@ -11,7 +11,8 @@ class Brush {
     this.board = new Board(section.querySelector(".holder"), "paintable", {
       hover: (spot, event) => on.hover(spot, event),
       down: (spot, event) => this.down(spot, event), move: (spot) => this.move(spot), up: () => this.up(),
-    });
+      cancel: () => this.cancel(),
+    }, true);
     const canvas = this.board.cells;
     canvas.tabIndex = 0;
     useKeys(canvas, { ...arrows((rows, columns) => this.go(rows, columns)), " ": () => this.toggle(), Enter: () => this.toggle() });
@@ -26,21 +27,39 @@ class Brush {
     if (this.waiting === answer) this.waiting = undefined;
     // a stroke under way, or on its way to Python, is not undone by an older answer
     if (this.waiting === undefined && !this.stroke) this.painted = new Map(picture.painted.map(([q, k, open]) => [`${q},${k}`, open]));
-    this.heading.textContent = picture.title;
-    this.legend.textContent = `Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by ${picture.fixed ? "hand" : "you. A token paints its whole row or column"}.`;
+    this.heading.textContent = this.heading.title = picture.title;
+    this.legend.textContent = this.explained(picture);
     this.draw();
   }
 
+  explained({ fixed, block, size, first, queries, keys }) {
+    if (block > 1) return `Each cell is ${block} × ${block}: tinted where any of them may be read, hatched where none may. Click ${fixed ? "for" : "to see and paint"} each of them.`;
+    const part = queries.length < size[0] || keys.length < size[1], span = (from, n, all) => `${from} to ${from + n - 1} of ${all}`;
+    const shown = part ? `Queries ${span(first[0], queries.length, size[0])}, keys ${span(first[1], keys.length, size[1])}. ` : "";
+    const line = part ? "what is shown of its row or column" : "its whole row or column";
+    return `${shown}Tinted: True, may be read, adds 0. Hatched: False, blocked, adds −∞. Framed: painted by ${fixed ? "hand" : `you. Click a token to paint ${line}`}.`;
+  }
+
+  // A cell by its places in the whole text, as what is painted is known.
+  name(q, k) {
+    const [row, column] = this.picture.first;
+    return `${q + row},${k + column}`;
+  }
+
+  drawn(q, k) {
+    return this.picture.block > 1 ? undefined : this.painted.get(this.name(q, k));
+  }
+
   open(q, k) {
-    return this.painted.get(`${q},${k}`) ?? !this.picture.arrays.base[q * this.cols + k];
+    return this.drawn(q, k) ?? !this.picture.arrays.base[q * this.cols + k];
   }
 
   draw() {
     const { rows, cols, picture, theme } = this;
     const codes = Uint8Array.from({ length: rows * cols }, (_, i) => (this.open(Math.floor(i / cols), i % cols) ? 1 : 0));
-    const { queries, keys, queryAxis, keyAxis } = picture;
+    const { queries, keys, block, queryAxis, keyAxis } = picture;
     this.board.show({
-      codes, packed: maskColours(theme), rows, cols, queries, keys, queryAxis, keyAxis,
+      codes, packed: maskColours(theme), rows, cols, queries, keys, block, queryAxis, keyAxis,
       text: (i) => (codes[i] ? "0" : "−∞"), ink: () => theme.text,
     }, theme);
     this.board.cells.setAttribute("aria-label", `${picture.title}. Arrow keys move${picture.fixed ? "" : ", Space forbids or allows a cell"}.`);
@@ -51,28 +70,32 @@ class Brush {
   mark(spot) {
     this.spot = spot;
     const colour = css(signedRamp(this.theme).colours[0]);
-    this.board.mark(spot, [...this.painted.keys()].map((name) => [...name.split(",").map(Number), colour]));
+    const { first, block } = this.picture, place = (i, axis) => Math.floor((i - first[axis]) / block);
+    const framed = [...this.painted.keys()].map((name) => name.split(",").map(Number).map(place));
+    this.board.mark(spot, framed.filter((cell) => cell.every((i) => i >= 0)).map((cell) => [...cell, colour]));
   }
 
   set(q, k, open) {
-    const name = `${q},${k}`, base = !this.picture.arrays.base[q * this.cols + k];
+    const name = this.name(q, k), base = !this.picture.arrays.base[q * this.cols + k];
     if (open === base) this.painted.delete(name);
     else this.painted.set(name, open ? 1 : 0);
   }
 
   down(spot, event) {
-    if (!spot || event.button > 0 || this.picture.fixed) return;
-    if (spot.query !== undefined && spot.key !== undefined) {
-      this.board.cells.setPointerCapture?.(event.pointerId);
-      this.stroke = { open: !this.open(spot.query, spot.key), last: spot };
-      this.set(spot.query, spot.key, this.stroke.open);
-      this.draw();
-    } else this.line(spot);
+    if (!spot || event.button > 0) return;
+    if (this.picture.block > 1) return void this.on.enlarge(spot);
+    if (this.picture.fixed) return;
+    this.board.cells.setPointerCapture?.(event.pointerId);
+    this.stroke = { before: new Map(this.painted) };
+    if (spot.query === undefined || spot.key === undefined) return this.line(spot);
+    Object.assign(this.stroke, { open: !this.open(spot.query, spot.key), last: spot });
+    this.set(spot.query, spot.key, this.stroke.open);
+    this.draw();
   }
 
   // All cells between the last one and this: a fast pointer skips some.
   move(spot) {
-    if (!this.stroke || spot?.query === undefined || spot?.key === undefined) return;
+    if (!this.stroke?.last || spot?.query === undefined || spot?.key === undefined) return;
     const { last } = this.stroke, steps = Math.max(Math.abs(spot.query - last.query), Math.abs(spot.key - last.key));
     if (!steps) return;
     for (let i = 1; i <= steps; i++) {
@@ -89,6 +112,14 @@ class Brush {
     this.tell();
   }
 
+  // The finger was there to scroll.
+  cancel() {
+    if (!this.stroke) return;
+    this.painted = this.stroke.before;
+    this.stroke = null;
+    this.draw();
+  }
+
   // A click on a token: its whole row or column is forbidden, or, if it is so already, as it was.
   line(spot) {
     const cells = [];
@@ -97,7 +128,6 @@ class Brush {
     const forbid = cells.some(([q, k]) => this.open(q, k));
     for (const [q, k] of cells) this.set(q, k, !forbid && !this.picture.arrays.base[q * this.cols + k]);
     this.draw();
-    this.tell();
   }
 
   // The keyboard's cell so many rows down and columns to the right; the first key puts it on the first cell.
@@ -108,6 +138,7 @@ class Brush {
   }
 
   toggle() {
+    if (this.picture.block > 1) return void this.on.enlarge(this.cursor ?? { query: 0, key: 0 });
     if (this.picture.fixed) return;
     const { query, key } = (this.cursor ??= { query: 0, key: 0 });
     this.set(query, key, !this.open(query, key));
@@ -124,7 +155,7 @@ class Brush {
 
   // Sentences, one a layer, that say why a cell is blocked.
   why(q, k) {
-    const drawn = this.painted.get(`${q},${k}`);
+    const drawn = this.drawn(q, k);
     if (drawn === 1) return ["allowed by hand, whatever the other layers say"];
     const bits = this.picture.arrays.base[q * this.cols + k];
     const layers = this.picture.layers.filter((_, i) => bits & (1 << i));
@@ -134,15 +165,15 @@ class Brush {
 
   // The row of the query in both forms, and the cell in words; always the same height.
   read(spot) {
-    const { queries, keys } = this.picture, q = spot?.query;
+    const { queries, keys, block } = this.picture, q = spot?.query, some = block > 1;
     this.said.replaceChildren();
     const say = (text, className) => put(this.said, "span", className, text);
     this.table.replaceChildren();
-    if (q === undefined) return void say(`Point at a cell to read why it is open or blocked${this.picture.fixed ? "" : "; click or drag to change it"}.`, "quiet");
+    if (q === undefined) return void say(`Point at a cell to read why it is open or blocked${some ? "; click to see each of its cells" : this.picture.fixed ? "" : "; click or drag to change it"}.`, "quiet");
     if (spot.key !== undefined) {
       const reasons = this.why(q, spot.key), open = this.open(q, spot.key);
       say(queries[q][0], "token");
-      say(open ? " may read " : " may not read ");
+      say(open ? ` may read ${some ? "some of " : ""}` : ` may not read ${some ? "any of " : ""}`);
       say(keys[spot.key][0], "token");
       say(reasons.length ? ` (${reasons.join("; ")}).` : ".");
     } else {

@@ -9,7 +9,7 @@ class Effect {
       .map(([name, caption]) => {
         const panel = put(panels, "figure", `panel ${name}`);
         put(panel, "figcaption", "", caption);
-        return { name, caption, board: new Board(panel, "small", { hover: (spot, event) => on.hover(spot, event) }) };
+        return { name, caption, board: new Board(panel, "small", { hover: (spot, event) => on.hover(spot, event), down: (spot) => on.enlarge(spot) }) };
       });
     const panel = put(panels, "figure", "panel tokens");
     this.caption = put(panel, "figcaption");
@@ -19,16 +19,17 @@ class Effect {
 
   show(effect, arrays, theme) {
     Object.assign(this, { effect, arrays, theme });
-    this.heading.textContent = effect.title;
+    this.heading.textContent = this.heading.title = effect.title;
     this.chip.style.background = headColour(effect.head);
-    this.legend.textContent = `Before, after: from 0 (blank) to 1 (full colour). Difference: from −${effect.scale} (orange) to +${effect.scale} (blue). Hatched: blocked; in the difference, before and after.`;
+    const { block } = effect, blocks = block > 1 ? `Each cell is the largest of ${block} × ${block}, in the difference the one furthest from 0; hidden: the other ${block * block - 1}. Click for each of them. ` : "";
+    this.legend.textContent = `${blocks}Before, after: from 0 (blank) to 1 (full colour). Difference: from −${effect.scale} (orange) to +${effect.scale} (blue). Hatched: blocked; in the difference, before and after.`;
     this.draw();
     this.tokens();
   }
 
   draw() {
     const { effect, arrays, theme } = this;
-    const { queries, keys, queryAxis, keyAxis, scale } = effect, rows = queries.length, cols = keys.length;
+    const { queries, keys, block, queryAxis, keyAxis, scale } = effect, rows = queries.length, cols = keys.length;
     const plain = Uint32Array.from(theme.ramp, pack32), signed = signedRamp(theme);
     for (const { name, board } of this.panels) {
       const values = arrays[name], differs = name === "difference";
@@ -36,7 +37,7 @@ class Effect {
       const codes = Uint8Array.from(values, (v, i) => (blocked(i) ? 0 : 1 + (differs ? signedCode(v, scale) : Math.round(v * 254))));
       const packed = differs ? Uint32Array.from([0, ...signed.packed]) : plain;
       board.show({
-        codes, packed, rows, cols, queries, keys, queryAxis, keyAxis,
+        codes, packed, rows, cols, queries, keys, block, queryAxis, keyAxis,
         text: (i) => (codes[i] && Math.abs(values[i]) >= 0.005 ? brief(values[i]).replace(/^(−?)0\./, "$1.") : ""),
         ink: (i) => (differs ? signed.inks[codes[i] - 1] : theme.on(codes[i])),
       }, theme);

@@ -7,8 +7,13 @@ class Masks {
     this.strip = new Strip(root.querySelector(".strip"), { kind: (kind) => this.sendKind({ kind }) });
     this.brush = new Brush(root.querySelector(".painting"), {
       hover: (spot, event) => this.hover(spot, event, "mask"), paint: (kind, cells) => this.sendPaint({ kind, cells }),
+      enlarge: (spot) => this.enlarge(spot, this.picture),
     });
-    this.effect = new Effect(root.querySelector("section.effect"), { hover: (spot, event) => this.hover(spot, event, "effect") });
+    this.effect = new Effect(root.querySelector("section.effect"), {
+      hover: (spot, event) => this.hover(spot, event, "effect"), enlarge: (spot) => this.enlarge(spot, this.picture.effect),
+    });
+    this.all = root.querySelector(".all");
+    this.all.onclick = () => this.sendTile({});
     this.watcher = new ResizeObserver(() => this.layout());
     this.watcher.observe(root);
   }
@@ -19,6 +24,7 @@ class Masks {
     this.tell(picture.story);
     this.spot = null;
     this.tip.hidden = true;
+    this.all.hidden = picture.block > 1 || (picture.queries.length === picture.size[0] && picture.keys.length === picture.size[1]);
     this.layout();
     const { kind, effect, arrays } = picture;
     Object.assign(this.root.dataset, {
@@ -26,6 +32,13 @@ class Masks {
       painted: (Number(this.root.dataset.painted) || 0) + 1,
     });
     this.root.values = arrays;
+  }
+
+  // The part of a long text round the middle of a block; of a row or a column round the middle of that.
+  enlarge(spot, { block, size, queries, keys }) {
+    if (!spot || block === 1) return;
+    const middle = (i, n, all) => Math.min(all - 1, Math.floor(((i ?? (n - 1) / 2) + 0.5) * block));
+    this.sendTile({ query: middle(spot.query, queries.length, size[0]), key: middle(spot.key, keys.length, size[1]) });
   }
 
   tell(story) {
@@ -61,10 +74,10 @@ class Masks {
     tip.hidden = !event || spot?.query === undefined || spot?.key === undefined;
     if (tip.hidden) return;
     const { queries, keys } = where === "mask" ? this.picture : this.picture.effect;
-    const open = where === "mask" ? this.brush.open(spot.query, spot.key) : true;
+    const open = where === "mask" ? this.brush.open(spot.query, spot.key) : true, some = this.picture.block > 1 ? " some of " : " ";
     tip.querySelector(".query").textContent = queries[spot.query][0];
     tip.querySelector(".key").textContent = keys[spot.key][0];
-    tip.querySelector(".verb").textContent = where === "mask" ? (open ? " may read " : " may not read ") : " reads ";
+    tip.querySelector(".verb").textContent = where === "mask" ? (open ? ` may read${some}` : ` may not read${some.replace("some", "any")}`) : " reads ";
     const why = tip.querySelector(".why");
     why.replaceChildren();
     for (const line of where === "mask" ? this.reasons(spot, open) : this.numbers(spot)) put(why, "div", "", line);
@@ -80,10 +93,10 @@ class Masks {
 
   numbers({ query, key }) {
     const { effect, arrays } = this.picture, i = query * effect.keys.length + key;
-    const said = (value, blocked) => (blocked ? "blocked" : plain(value));
+    const said = (value, blocked) => (blocked ? "blocked" : plain(value)), [largest, furthest] = effect.block > 1 ? ["largest ", "furthest "] : ["", ""];
     return [
-      `before: ${said(arrays.before[i], arrays.blockedBefore[i])}`, `after: ${said(arrays.after[i], arrays.blockedAfter[i])}`,
-      `difference: ${plain(arrays.difference[i])}`,
+      `${largest}before: ${said(arrays.before[i], arrays.blockedBefore[i])}`, `${largest}after: ${said(arrays.after[i], arrays.blockedAfter[i])}`,
+      `${furthest}difference: ${plain(arrays.difference[i])}`,
     ];
   }
 }
@@ -93,6 +106,7 @@ function mount({ data, parentElement, setTriggerValue }) {
   const view = (root.view ??= new Masks(root));
   view.sendPaint = (stroke) => setTriggerValue("paint", stroke);
   view.sendKind = (kind) => setTriggerValue("kind", kind);
+  view.sendTile = (tile) => setTriggerValue("tile", tile);
   view.show(unpack(data), themeOf(root));
   return () => view.watcher.disconnect();
 }

@@ -23,9 +23,9 @@ class Matrices {
     for (const equation of picture.equations) this.equation(equation);
     this.hold();
     this.root.querySelector(".note").textContent =
-      "Blue is above 0, orange below; weights go from the page's colour (0) to blue (1); hatched = blocked by the mask. Point at a number to see what it is made from; " +
+      `${picture.part ? `${picture.part} ` : ""}` + "Blue is above 0, orange below; weights go from the page's colour (0) to blue (1); hatched = blocked by the mask. Point at a number to see what it is made from; " +
       `click in the scores or in Â to choose that weight.${this.pooled ? " Where numbers are finer than pixels, a pixel shows the one furthest from 0." : ""}`;
-    const { site, head, query, key, convention } = picture;
+    const { site, head, convention, first } = picture, query = picture.query + first[0], key = picture.key + first[1];
     Object.assign(this.root.dataset, { site, head, query, key, convention, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }
 
@@ -149,7 +149,8 @@ class Matrices {
 
   choose(view, { row, col }) {
     const [query, key] = view.flip ? [col, row] : [row, col];
-    this.tell({ query, key });
+    const [rows, columns] = this.picture.first;
+    this.tell({ query: query + rows, key: key + columns });
   }
 
   keys() {

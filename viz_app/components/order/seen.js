@@ -1,5 +1,5 @@
 // Who may see whom in one stream: a row a token that is predicted, a column a token that may be seen; hatched where it may not.
-const SIDE = 20, LEAST_CELL = 5, MOST_CELL = 26;
+const SIDE = 20, LEAST_CELL = 5, MOST_CELL = 26, TALL = 240;      // px; the last is kept, so that nothing moves while one types
 
 class Seen {
   constructor(parent, choose) {
@@ -23,9 +23,9 @@ class Seen {
     this.heading.textContent = title;
     const n = tokens.length, room = Math.min(150, 0.36 * width);
     this.canvas.setAttribute("aria-label", `${title}. ${Array.from(tokens, (_, i) => this.sentence(i)).join(" ")}`);
-    this.cell = Math.max(LEAST_CELL, Math.min(MOST_CELL, Math.floor((width - room - 4) / n)));
+    this.cell = Math.max(LEAST_CELL, Math.min(MOST_CELL, Math.floor((width - room - 4) / n), Math.floor(TALL / n)));
     this.left = room;
-    const tall = SIDE + this.cell * n + 2, [context, ratio] = sized(this.canvas, room + this.cell * n + 4, tall);
+    const tall = SIDE + Math.max(TALL, this.cell * n) + 2, [context, ratio] = sized(this.canvas, room + this.cell * n + 4, tall);
     const at = (v) => Math.round(v * ratio), size = at(this.cell * n);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);

@@ -1,5 +1,5 @@
 // All heads at a glance. Hover names a head and enlarges it, a click or the arrow keys choose one.
-const GAP_TO_ZOOM = 6;      // px
+const GAP_TO_ZOOM = 6, ZOOMED = 216, ZOOM_FRAME = 20;      // px: over the zoom, its picture, and what stands round that
 const NARROW = 700, FINGER = 40;        // px: the window in which the chosen head stands below, not beside; what a finger hits
 
 class Overview extends Fitted {
@@ -7,7 +7,10 @@ class Overview extends Fitted {
     super(root);
     this.grids = [];
     this.zoom = root.querySelector(".zoom");
-    this.hint = root.querySelector(".hint");
+    this.pooled = root.querySelector(".pooled");
+    this.join = root.querySelector(".join");
+    this.box = this.join.querySelector("input");
+    this.box.onchange = () => this.send("join", { on: (this.joining = this.box.checked) });
     root.querySelector(".save").onclick = () => sharply(() => this.draw(this.width), () => this.download());
   }
 
@@ -18,9 +21,21 @@ class Overview extends Fitted {
     if (this.waiting && this.waiting.site === chosen.site && this.waiting.head === chosen.head) this.waiting = null;
     this.chosen = this.waiting ?? chosen;      // a choice on its way to Python is not taken back by an older answer
     if (this.explained !== theme) this.explain(theme);
+    this.switch();
     while (this.grids.length > picture.blocks.length) this.grids.pop().remove();
     while (this.grids.length < picture.blocks.length) this.grids.push(new Grid(this.root.querySelector(".blocks"), this));
     this.fit();
+  }
+
+  // What is switched stands at once; an older answer of Python does not take it back.
+  switch() {
+    const { joined, joins, cannot, switches } = this.picture;
+    if (this.joining === joined) this.joining = undefined;
+    Object.assign(this.box, { checked: this.joining ?? joined, disabled: Boolean(cannot) });
+    this.join.hidden = !switches;
+    this.join.title = cannot || joins;
+    this.root.querySelector(".joins").textContent = joined ? joins : "";
+    this.root.dataset.joined = Boolean(joined);
   }
 
   // The key to the colours.
@@ -38,8 +53,8 @@ class Overview extends Fitted {
     this.grids.forEach((grid, i) => grid.show(this.picture.blocks[i], this.picture.arrays.codes, this.theme, room, height));
     this.mark();
     const pooled = Math.max(...this.picture.blocks.map((block) => block.pool));
-    const face = pooled > 1 ? ` Each pixel = largest weight of ${pooled} × ${pooled}.` : "";
-    this.hint.textContent = `Rows: layers. Columns: heads. Click one, then use the arrow keys.${face}`;
+    this.pooled.textContent = `Each pixel = largest weight of ${pooled} × ${pooled}.`;
+    this.pooled.style.visibility = pooled > 1 ? "visible" : "hidden";     // its room is kept: nothing below may jump
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
   }
 
@@ -48,7 +63,7 @@ class Overview extends Fitted {
   rowHeight(stacked) {
     if (window.innerWidth < NARROW) return FINGER + GAP;
     const most = Math.max(...this.picture.blocks.map((block) => block.layers.length));
-    return Math.floor(Math.max(180, window.innerHeight - 230 - 64 * stacked) / (stacked * most));
+    return Math.floor(Math.max(180, window.innerHeight - 246 - 64 * stacked) / (stacked * most));
   }
 
   mark() {
@@ -64,14 +79,15 @@ class Overview extends Fitted {
   pick(grid, layer, head) {
     this.chosen = this.waiting = { site: grid.block.sites[layer], head };
     this.mark();
-    this.send(this.chosen);
+    this.send("pick", this.chosen);
   }
 
   enter(grid, layer, head, button) {
     const { block } = grid, { zoom, theme } = this;
     zoom.querySelector(".name").textContent = `${block.title}: layer ${block.layers[layer]}, head ${head + 1}`;
-    const [context, ratio] = sized(zoom.querySelector("canvas"), 216, 216);
-    const side = Math.round(216 * ratio);
+    const wide = Math.min(ZOOMED, this.root.clientWidth - ZOOM_FRAME), [context, ratio] = sized(zoom.querySelector("canvas"), wide, wide);
+    const side = Math.round(wide * ratio);
+    zoom.style.width = `${wide}px`;
     paintCodes(context, grid.head(layer, head), block.rows, block.cols, 0, 0, side, side, theme, Math.round(6 * ratio));
     zoom.querySelector(".note").textContent =
       `${block.sides}; hatched = masked.${block.pool > 1 ? ` Each pixel = largest of ${block.pool} × ${block.pool}.` : ""}`;
@@ -79,11 +95,14 @@ class Overview extends Fitted {
     this.placeZoom(button);
   }
 
-  // Under the hovered head or, where that does not fit, over it; never where the chosen one is shown, beside or below all heads.
+  // Under the hovered head or, where that does not fit, over it; never where the chosen one is shown, beside or below all heads: a
+  // narrow window has no room for it there, so that it would rather lie over the heads, or reach past the top.
   placeZoom(button) {
     const box = this.root.getBoundingClientRect(), at = button.getBoundingClientRect(), { offsetWidth, offsetHeight } = this.zoom;
-    const below = at.bottom + GAP_TO_ZOOM, end = window.innerWidth < NARROW ? Math.min(box.bottom, window.innerHeight) : window.innerHeight;
-    const top = below + offsetHeight <= end ? below : Math.max(0, at.top - GAP_TO_ZOOM - offsetHeight);
+    const narrow = window.innerWidth < NARROW, below = at.bottom + GAP_TO_ZOOM;
+    const end = narrow ? Math.min(box.bottom, window.innerHeight) : window.innerHeight;
+    const over = Math.max(0, at.top - GAP_TO_ZOOM - offsetHeight);
+    const top = below + offsetHeight <= end ? below : narrow ? Math.min(over, box.bottom - offsetHeight) : over;
     this.zoom.style.left = `${Math.max(0, Math.min(at.left - box.left, box.width - offsetWidth))}px`;
     this.zoom.style.top = `${top - box.top}px`;
   }
@@ -135,7 +154,7 @@ class Overview extends Fitted {
 function mount({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".overview");
   const view = (root.view ??= new Overview(root));
-  view.send = (choice) => setTriggerValue("pick", choice);
+  view.send = (name, value) => setTriggerValue(name, value);
   view.show(unpack(data), themeOf(root));
   return () => view.watcher.disconnect();
 }

@@ -14,7 +14,7 @@ def several(
     """Show views.inside.several's payload. `on_head(number)` is called when a head is ticked or unticked, `on_measure(name)` when
     the heads are to stand in another order, `on_query(query)` when a token is clicked, −1 to let go."""
 
-    def told() -> None:
+    def handle_news() -> None:
         sent = news(key, "news") or {}
         if "head" in sent:
             on_head(int(sent["head"]))
@@ -23,4 +23,4 @@ def several(
         elif "query" in sent:
             on_query(int(sent["query"]))
 
-    component(key=key, data=payload, on_news_change=told)
+    component(key=key, data=payload, on_news_change=handle_news)

@@ -1,4 +1,4 @@
-// Several heads at once: all of their kind in order at the left, the lines of the ticked ones at the right.
+// Several heads at once: all of their kind in order on the left, the lines of the ticked ones at the right.
 const LISTED = 4;
 
 class Several {
@@ -6,7 +6,7 @@ class Several {
     this.root = root;
     this.tip = root.querySelector(".tip");
     this.ranking = new Ranking(root.querySelector(".ranking"), { head: (head) => this.tell({ head }), measure: (measure) => this.tell({ measure }) });
-    this.strands = new Strands(root.querySelector(".strands"), { point: (spot, event) => this.point(spot, event), query: (query) => this.tell({ query }) });
+    this.strands = new Strands(root.querySelector(".strands"), { point: (spot, event) => this.point(spot, event), query: (query) => this.tell({ query: query < 0 ? -1 : query * this.picture.block }) });
     const of = () => {
       const names = this.picture.chosen.map((number) => this.picture.heads[number].name).join(", ");
       return [this.strands.svg, `${this.picture.title}; layer.head ${names}`, this.picture, this.theme];
@@ -21,8 +21,9 @@ class Several {
     this.tip.hidden = true;
     this.ranking.show(picture, theme);
     this.strands.show(picture, theme);
+    const { block } = picture, blocks = block > 1 ? `Each line is the largest of ${block} × ${block} weights; hidden: the other ${block * block - 1}. ` : "";
     this.root.querySelector(".note").textContent =
-      `A heading sorts the heads; tick up to ${picture.most} to draw their lines, each in its colour and its own line style; under ${FAINT} there is none. ` +
+      `${blocks}A heading sorts the heads; tick up to ${picture.most} to draw their lines, each in its colour and its own line style; under ${FAINT} there is none. ` +
       "Click a token that reads to hold its lines.";
     const { kind, measure, query, chosen } = picture;
     Object.assign(this.root.dataset, { kind, measure, query, chosen: chosen.join(" "), painted: (Number(this.root.dataset.painted) || 0) + 1 });

@@ -26,8 +26,8 @@ class Strands extends Fitted {
     return { stroke: headColour(this.picture.heads[number].head), "stroke-dasharray": STYLES[n], fill: "none" };
   }
 
-  draw(width) {
-    const height = this.svg.clientHeight, { queries, keys, chosen } = this.picture;
+  draw(whole) {
+    const scale = scaleOf(), width = whole / scale, height = this.svg.clientHeight / scale, { queries, keys, chosen } = this.picture;
     this.svg.replaceChildren();
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const pitch = (n) => Math.min(38, (height - ROOF - 8) / n), side = Math.min(150, width * 0.28);

@@ -26,11 +26,12 @@ class Shuffle extends Fitted {
     this.fit();
   }
 
-  draw(width) {
-    const { parts, tokens } = this.picture, n = tokens.length;
+  // A presentation's letters are larger; its rows are not, so that it is no higher than it must be.
+  draw(whole) {
+    const { parts, tokens } = this.picture, n = tokens.length, scale = scaleOf(), width = whole / scale;
     const columns = Math.max(1, Math.min(parts.length, Math.floor((width + PART.gap) / (PART.least + PART.gap))));
     const wide = (width - PART.gap * (columns - 1)) / columns;
-    this.pitch = Math.min(ROW.most, Math.max(ROW.least, ROW.all / n));
+    this.pitch = Math.min(ROW.most, Math.max(ROW.least, ROW.all / n)) / scale;
     this.letters = this.pitch >= 14 ? 13 : 12;
     this.every = Math.ceil((this.letters - 0.5) / this.pitch);      // rows from one name to the next
     const heights = parts.map((part) => (part.kind === "bars" ? PART.top + BAR.height + PART.below : PART.top + n * this.pitch + PART.below));
@@ -42,8 +43,11 @@ class Shuffle extends Fitted {
       this.write(group, part.title, 0, 14, { "font-weight": 600, "font-size": 13 }, wide);
       this[part.kind](group, part, part.kind === "bars" ? wide : Math.min(wide, PART.most));
     });
-    this.place.style.height = `${parts.every((part) => part.kind === "bars") ? heights[0] : PART.top + ROW.all + PART.below}px`;
-    this.svg.setAttribute("height", y + Math.max(...heights.slice(Math.floor((parts.length - 1) / columns) * columns)));
+    const most = parts.every((part) => part.kind === "bars") ? heights[0] : PART.top + ROW.all / scale + PART.below;
+    const height = y + Math.max(...heights.slice(Math.floor((parts.length - 1) / columns) * columns));
+    this.place.style.height = `${most * scale}px`;
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    this.svg.setAttribute("height", height * scale);
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
   }
 
@@ -116,7 +120,8 @@ class Shuffle extends Fitted {
   }
 
   bars(group, part, wide) {
-    const { arrays, unrelated } = this.picture, { theme } = this, values = arrays[part.array], colours = [theme.accent, SECOND];
+    const { arrays, unrelated } = this.picture, { theme } = this, values = arrays[part.array];
+    const looks = [{ fill: theme.accent }, { fill: SECOND, "fill-opacity": 0.15, stroke: SECOND }];      // filled and hollow
     const floor = PART.top + BAR.height, each = (wide - BAR.left) / part.stages.length, thick = Math.min(48, (each * 0.8) / part.names.length);
     for (const tick of [0, 0.5, 1]) {
       const y = floor - (tick / unrelated) * BAR.height;
@@ -130,13 +135,13 @@ class Shuffle extends Fitted {
       part.names.forEach((name, k) => {
         const value = values[k * part.stages.length + s], tall = (Math.min(value, unrelated) / unrelated) * BAR.height;
         const x = middle + (k - part.names.length / 2) * thick;
-        const place = { x: x + 1, y: floor - Math.max(tall, 1), width: thick - 2, height: Math.max(tall, 1), fill: colours[k] };
+        const place = { x: x + 1, y: floor - Math.max(tall, 1), width: thick - 2, height: Math.max(tall, 1), ...looks[k] };
         Object.assign(this.put(group, "rect", place, `${stage}, ${name}: ${exact(value)}`).dataset, { bar: k, stage: s, value: exact(value) });
         this.write(group, says(value), x + thick / 2, floor - tall - 6, { "text-anchor": "middle", "font-size": 12 });
       });
     });
     part.names.forEach((name, k) => {
-      putSvg(group, "rect", { x: BAR.left + k * 170, y: floor + 36, width: 11, height: 11, fill: colours[k] });
+      putSvg(group, "rect", { x: BAR.left + k * 170, y: floor + 36, width: 11, height: 11, ...looks[k] });
       this.write(group, name, BAR.left + k * 170 + 17, floor + 46);
     });
   }

@@ -36,10 +36,11 @@ class SpanMap extends Fitted {
     return 1 + Math.round(254 * Math.min(1, Math.max(0, share)));
   }
 
-  draw(width) {
-    const { tokens, answer, axes } = this.picture, { theme, canvas } = this, n = tokens.length;
-    this.side = Math.min(LARGEST_CELL, (width - SIDE_LABELS - 8) / n, Math.max(TALLEST / n, 4));
-    const [context, ratio] = sized(canvas, width, TOP_LABELS + Math.max(TALLEST, n * this.side) + 2), codes = new Uint8Array(n * n);
+  draw(whole) {
+    const { tokens, answer, axes } = this.picture, { theme, canvas } = this, n = tokens.length, scale = (this.scale = scaleOf());
+    const width = whole / scale, tallest = TALLEST / scale, codes = new Uint8Array(n * n);
+    this.side = Math.min(LARGEST_CELL, (width - SIDE_LABELS - 8) / n, Math.max(tallest / n, 4));
+    const [context, ratio] = sized(canvas, width, TOP_LABELS + Math.max(tallest, n * this.side) + 2, scale);
     for (let r = 0; r < n; r++) for (let c = r; c < n; c++) codes[r * n + c] = this.code(this.value(r, c));
     context.fillStyle = theme.background;
     context.fillRect(0, 0, canvas.width, canvas.height);
@@ -60,7 +61,8 @@ class SpanMap extends Fitted {
 
   hover(event) {
     const box = this.canvas.getBoundingClientRect(), { tokens, offset, ruled, axes } = this.picture;
-    const r = Math.floor((event.clientY - box.top - TOP_LABELS) / this.side), c = Math.floor((event.clientX - box.left - SIDE_LABELS) / this.side);
+    const r = Math.floor(((event.clientY - box.top) / this.scale - TOP_LABELS) / this.side);
+    const c = Math.floor(((event.clientX - box.left) / this.scale - SIDE_LABELS) / this.side);
     this.tip.hidden = !(tokens[r] && tokens[c]);
     if (this.tip.hidden) return;
     const value = this.value(r, c), open = c >= r;

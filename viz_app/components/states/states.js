@@ -21,11 +21,12 @@ class States extends Fitted {
     Object.assign(this.root.dataset, { rows: picture.rows.length, painted: (Number(this.root.dataset.painted) || 0) + 1 });
   }
 
-  draw(width) {
-    const { picture, theme } = this, n = picture.rows.length, d = picture.columns;
-    const [context, ratio] = sized(this.canvas, width, HEIGHT), wide = width - ROOM.left - ROOM.right;
+  draw(whole) {
+    const { picture, theme } = this, n = picture.rows.length, d = picture.columns, scale = (this.scale = scaleOf());
+    const width = whole / scale, height = HEIGHT / scale;
+    const [context, ratio] = sized(this.canvas, width, height, scale), wide = width - ROOM.left - ROOM.right;
     this.side = wide / d;
-    this.tall = Math.min(TALLEST, (HEIGHT - ROOM.top - ROOM.bottom) / n);
+    this.tall = Math.min(TALLEST / scale, (height - ROOM.top - ROOM.bottom) / n);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
     this.cells(context, Math.round(ROOM.left * ratio), Math.round(ROOM.top * ratio), Math.round(wide * ratio), Math.round(n * this.tall * ratio));
@@ -96,11 +97,15 @@ class States extends Fitted {
     context.fillText(brief(limit), x + BAR + 4, y + 45);
     context.textAlign = "right";
     context.fillText(brief(-limit), x - 4, y + 45);
+    const named = x - 12 - context.measureText(brief(-limit)).width;
+    context.fillStyle = theme.quiet;
+    context.fillText("value", named, y + 45);
   }
 
   hover(event) {
-    const { picture: { rows, columns, arrays } } = this, box = this.canvas.getBoundingClientRect();
-    const r = Math.floor((event.clientY - box.top - ROOM.top) / this.tall), c = Math.floor((event.clientX - box.left - ROOM.left) / this.side);
+    const { picture: { rows, columns, arrays }, scale } = this, box = this.canvas.getBoundingClientRect();
+    const r = Math.floor(((event.clientY - box.top) / scale - ROOM.top) / this.tall);
+    const c = Math.floor(((event.clientX - box.left) / scale - ROOM.left) / this.side);
     this.tip.hidden = r < 0 || r >= rows.length || c < 0 || c >= columns;
     if (this.tip.hidden) return;
     const [text, note] = rows[r], whole = this.root.getBoundingClientRect();

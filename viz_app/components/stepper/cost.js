@@ -1,5 +1,6 @@
 // Which keys and values are computed at a step and which are kept, and how the work of a step grows without the cache.
 const WITHOUT = "#E69F00";
+const HOLLOW = { fill: WITHOUT, "fill-opacity": 0.15, stroke: WITHOUT };      // told apart without colours, too
 
 class Cost {
   constructor(root) {
@@ -10,11 +11,14 @@ class Cost {
     });
     this.sum = put(keys, "p", "sum");
     this.svg = root.querySelector(".chart svg");
+    this.svg.setAttribute("preserveAspectRatio", "xMinYMin");
     this.note = root.querySelector(".chart .note");
   }
 
   show(picture, theme) {
-    Object.assign(this, { picture, theme, width: this.svg.clientWidth, height: 150 });
+    const scale = scaleOf();
+    Object.assign(this, { picture, theme, width: this.svg.clientWidth / scale, height: 150 / scale });
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     if (!picture.work) return;     // a model whose products are not counted
     this.note.textContent = "Multiply–adds of the decoder's matrix products at each step, counted from the model's sizes.";
     this.svg.replaceChildren();
@@ -26,14 +30,14 @@ class Cost {
       this.draw("line", { x1: left, x2: this.width - 6, y1: y(v), y2: y(v), stroke: theme.line });
       text(left - 5, y(v) + 4, millions(v), { "text-anchor": "end" });
     }
-    this.draw("rect", { x: left, y: 4, width: 10, height: 10, fill: WITHOUT });
+    this.draw("rect", { x: left, y: 4, width: 10, height: 10, ...HOLLOW });
     text(left + 14, 13, "without cache");
     this.draw("rect", { x: left + 104, y: 4, width: 10, height: 10, fill: theme.accent });
     text(left + 118, 13, "with cache");
     const wide = Math.max(1, Math.min(14, pitch * 0.4));
     this.marks = cached.map((v, i) => {
       const middle = left + (i + 0.5) * pitch, group = this.draw("g", {});
-      this.draw("rect", { x: middle - wide, y: y(uncached[i]), width: wide, height: floor - y(uncached[i]), fill: WITHOUT }, undefined, group);
+      this.draw("rect", { x: middle - wide, y: y(uncached[i]), width: wide, height: floor - y(uncached[i]), ...HOLLOW }, undefined, group);
       this.draw("rect", { x: middle, y: y(v), width: wide, height: floor - y(v), fill: theme.accent }, undefined, group);
       this.draw("title", {}, `step ${i + 1}: ${uncached[i].toLocaleString("en")} without, ${v.toLocaleString("en")} with the cache`, group);
       return group;

@@ -86,10 +86,11 @@ class Panel {
   attend(i) {
     const { picture, run, values, theme } = this;
     const row = (array) => array.subarray((i * array.length) / run.n, ((i + 1) * array.length) / run.n);
-    this.cross?.show(`${picture.cross}: what it reads from ${picture.sourceName} (${picture.reading})`, picture.source, row(values.cross), theme);
+    const largest = picture.block > 1 ? `; of each ${picture.block} tokens the largest weight, hidden: the others` : "";
+    this.cross?.show(`${picture.cross}: what it reads from ${picture.sourceName} (${picture.reading}${largest})`, picture.source, row(values.cross), theme);
     picture.vectors.forEach(({ title, scale }, n) => this.strips[n].show(title, row(this.vectors[n]), scale, theme));
-    const n = picture.prompt.length + i + 1, open = this.lane === "parallel" ? { open: n } : { known: n };
+    const n = Math.ceil((picture.prompt.length + i + 1) / picture.block), open = this.lane === "parallel" ? { open: n } : { known: n };
     const what = this.lane === "parallel" ? "the given text" : "its own text";
-    this.self?.show(`Self-attention: what it reads from ${what} (${picture.reading})`, [...picture.prompt, ...run.read], row(values.self), theme, open);
+    this.self?.show(`Self-attention: what it reads from ${what} (${picture.reading}${largest})`, picture.blocks[this.lane] ?? [...picture.prompt, ...run.read], row(values.self), theme, open);
   }
 }

@@ -10,7 +10,7 @@ const WORDING = {
     sum: (n, work) => `Training does ${n === 1 ? "its one position" : `all its ${n} positions`} in one pass: ${work}.`,
   },
   recurrent: {
-    trainingTitle: (n) => (n === 1 ? "the text is given, its one state too has to be made" : `the text is given, yet its ${n} states come one after the other`),
+    trainingTitle: (n) => (n === 1 ? "the text is given, but its one state has to be computed too" : `the text is given, yet its ${n} states come one after the other`),
     here: ["Step ", (n) => ` of ${n}, each from the state before. Given: `, "(the rest is known too, but its states come later)"],
     same: "Both take the same tokens everywhere, so at each step both have read the same, stand in the same state and give the same probabilities.",
     work: "What is computed at this step, and what is kept from the step before",

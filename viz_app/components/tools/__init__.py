@@ -1,4 +1,5 @@
-"""What stands at the right of the navigation on every page: a button for the presentation mode, and one that copies the link."""
+"""What stands at the right of the navigation on every page: a button for the presentation mode, and one that copies the link; and
+what the field's words mean, for who points at them."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +8,7 @@ import streamlit as st
 from viz_app.components import register
 
 _KEY = "tools"
-_mount = register("tools", "link.js", "tools.js")
+_mount = register("tools", "link.js", "glossary.js", "tools.js")
 
 
 def tools(presents: bool, fields: Sequence[str], on_present: Callable[[bool], None]) -> None:

@@ -11,6 +11,7 @@ class Tools {
     this.copy.onclick = () => this.copyLink();
     useKeys(root, { Escape: () => (this.byHand.hidden ? false : this.close()) });
     this.onKey = (event) => this.key(event);
+    this.glossary = new Glossary(root.querySelector(".glossary"));
     this.name("Copy link");
   }
 
@@ -22,9 +23,12 @@ class Tools {
     this.button.setAttribute("aria-pressed", presents);
     document.removeEventListener("keydown", this.onKey);
     document.addEventListener("keydown", this.onKey);
+    this.glossary.end();
+    this.glossary.start();
   }
 
   end() {
+    this.glossary.end();
     document.removeEventListener("keydown", this.onKey);
   }
 

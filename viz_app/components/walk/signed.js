@@ -37,6 +37,7 @@ const brief = (value) => {
 // "W^{Q}a^{i}" with its low and high parts as elements.
 function setFormula(element, formula) {
   element.replaceChildren();
+  element.dataset.formula = formula;
   for (const [, mark, inner, text] of formula.matchAll(/([_^])\{([^}]*)\}|([^_^]+|[_^])/g)) {
     if (mark) put(element, mark === "_" ? "sub" : "sup", "", inner);
     else element.append(text);

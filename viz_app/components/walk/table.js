@@ -2,7 +2,8 @@
 // Where a strip has more numbers than pixels, each pixel shows the largest. Columns that find no room are left out, those
 // with the highest `drop` first.
 const ROW = { own: 22, finger: 40, least: 14 }, HEAD = 40, PAD = 12, NAMES = 118;
-const NARROW = 700, PROJECTOR = { tall: 720, rows: 186 };     // px: a phone's window, a projector's, and what that has for all rows
+// px: a phone's window, a projector's, and what that has for all rows, presented and not
+const NARROW = 700, PROJECTOR = { tall: 720, rows: 186, beside: 232 };
 
 class Table {
   constructor(stage, on) {
@@ -44,11 +45,10 @@ class Table {
     this.focus(null);
   }
 
-  // The height of a row: what a finger hits on a phone; while the page is presented so that all stand in the window.
+  // The height of a row: what a finger hits on a phone, else so that all of them stand in the window.
   pitchOf(lines) {
     if (window.innerWidth < NARROW) return ROW.finger;
-    if (this.scale === 1) return ROW.own;
-    const room = PROJECTOR.rows + (window.innerHeight - PROJECTOR.tall) / this.scale;
+    const room = (this.scale === 1 ? PROJECTOR.beside : PROJECTOR.rows) + (window.innerHeight - PROJECTOR.tall) / this.scale;
     return Math.max(ROW.least, Math.min(ROW.own, Math.floor(room / lines)));
   }
 

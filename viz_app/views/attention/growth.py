@@ -6,14 +6,14 @@ from functools import partial
 import streamlit as st
 
 from models import CheckpointError
-from models.trace import AttentionSite
+from models.trace import AttentionSite, Trace
 from viz_app import checkpoints, ui, words
 from viz_app.components.player import player
-from viz_app.drawing.labels import axes_labels
+from viz_app.drawing.cells import Tile, cells, strengths
+from viz_app.drawing.export import legend, what_is_drawn
 from viz_app.drawing.look import look
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.scale import Scale, sinks
-from viz_app.drawing.sites import blocked_bits
 from viz_app.drawing.stamp import facts
 from viz_app.session import cache, url_state
 from viz_app.session.current_run import CurrentRun
@@ -37,42 +37,47 @@ def choose(shown: CurrentRun) -> int | None:
             help="The pictures below show the same text under the weights of this step.",
         )
         player(steps, step, partial(url_state.keep, _STEP), key="growth-player")
-        slot = st.empty()
+        slot = st.container(key="growth-note")
     with right:
         colours = look(st.context.theme.type)
         record = shown.scope.training
         chart = growth_files.loss_curve(record.get("curve", []), step, colours.accent, colours.quiet)
         st.caption(growth_files.LOSSES)       # above the picture: in it, where it is wider than the picture, it is cut off
-        st.altair_chart(chart, key="growth-loss")
+        st.altair_chart(ui.presented(chart), key="growth-loss")
         st.caption(growth_files.two_losses(record, shown.scope.config.dropout))
     try:
         line = learned_line(step, at_step(shown, step))
     except CheckpointError as error:
-        ui.note(slot, checkpoints.told(error), bad=True, key=_SHOWN.name)
+        ui.note(slot, checkpoints.error_message(error), bad=True, key=_SHOWN.name)
         return None
     ui.note(slot, line, key=_SHOWN.name)
     return step
 
 
-def download(now: Callable[[], CurrentRun], site: AttentionSite, head: int, scale: Scale) -> None:
-    """Offer this head over all snapshots as an animated picture, where there are any."""
+def download(
+    now: Callable[[], CurrentRun], site: AttentionSite, head: int, scale: Scale, shown_as: Callable[[Trace], Trace],
+    tile: Tile = None,
+) -> None:
+    """Offer this head over all snapshots as an animated picture, where there are any; each run is `shown_as` tokens or words."""
     if not now().scope.snapshots:
         return
-    file = head_name(now().trace, site, head, "training")
+    file = head_name(shown_as(now().trace), site, head, "training")
     ui.download(
-        "This head through training, animated GIF", lambda: _animation(now(), site.name, head, scale), f"{file}.gif", "image/gif",
-        lambda: facts(now().trace, steps=", ".join(map(str, now().scope.snapshots))),
+        "This head through training, animated GIF", lambda: _animation(now(), site.name, head, scale, shown_as, tile),
+        f"{file}.gif", "image/gif", lambda: facts(shown_as(now().trace), steps=", ".join(map(str, now().scope.snapshots))),
     )
 
 
-def _animation(shown: CurrentRun, name: str, head: int, scale: Scale) -> bytes:
-    frames, trace, site = [], shown.trace, shown.trace.attention[name]
+def _animation(
+    shown: CurrentRun, name: str, head: int, scale: Scale, shown_as: Callable[[Trace], Trace], tile: Tile = None
+) -> bytes:
+    frames, trace = [], shown_as(shown.trace)
+    site = trace.attention[name]
     hidden = sinks(trace.axes(site)[1])
     for step in shown.scope.snapshots:
-        snapshot = cache.snapshot_trace(shown.scope, step, trace)
-        weights = snapshot.attention[name].weights(head).numpy()
-        frames.append(growth_files.Frame(step, scale.strengths(weights, hidden)))
+        snapshot = shown_as(cache.snapshot_trace(shown.scope, step, shown.trace))
+        drawn = cells(snapshot, snapshot.attention[name], head, tile, hidden if scale.hides_sinks else ())
+        frames.append(growth_files.Frame(step, strengths(drawn, scale, hidden)))
     title = words.head_title(site, head, shown.terms)
-    queries, keys = axes_labels(trace, site)
-    legend = scale.key([keys[i].text for i in hidden])
-    return growth_files.head_gif(frames, queries, keys, blocked_bits(site).numpy(), title, legend)
+    unit = "; ".join(filter(None, (legend(trace, site, scale), what_is_drawn(drawn, site))))
+    return growth_files.head_gif(frames, drawn.queries, drawn.keys, drawn.blocked, title, unit)

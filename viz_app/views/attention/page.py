@@ -11,12 +11,13 @@ from viz_app.components.head import head
 from viz_app.components.overview import overview
 from viz_app.components.plain import plain
 from viz_app.drawing.labels import writes
-from viz_app.session import live, url_state
+from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import chosen_focus, lock_token, pick_head
 from viz_app.session.live import Pictures
 from viz_app.views.attention import controls, growth
 from viz_app.views.attention.no_attention import no_attention
-from viz_app.views.attention.payloads import Choices, at_step, compared, payloads
+from viz_app.views.attention.payloads import Choices, at_step, compared, payloads, words_joined
 from viz_app.views.inside import similarity
 from viz_app.views.inside.controls import choose_similarity, note_similarity, other_similarity
 
@@ -27,7 +28,7 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures]:
     """Draw the page; returns how its pictures are made of another run."""
     terms = shown.terms
     heads = "Each small square is one head. The stronger the colour, the more one token reads another."
-    none = "Nobody reads anybody here: this model has no attention."
+    none = "This model has no attention, so no token reads another."
     ui.headline("Attention: who reads whom?", heads if shown.trace.attention else none)
     strip = st.container()
     step = growth.choose(shown)
@@ -38,17 +39,20 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures]:
         with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
             name = choose_similarity(shown)
     run = compared(shown, step, name)
-    site, focus = url_state.focus(run.trace)
-    choices = Choices(step, name, focus, controls.tile(), controls.scale())
+    site, focus = chosen_focus(run.trace)
+    joins = controls.joins()
+    shown_as = partial(words_joined, joins=joins)
+    site = shown_as(run.trace).attention[site.name]
+    choices = Choices(step, name, focus, controls.tile(), controls.scale(), joins)
     drawn = payloads(shown, choices)
     with strip:
         plain(drawn["written"], key="written")
     note_similarity(drawn)
     all_heads, one_head = st.columns(widths(run.trace), gap="medium")
     with all_heads:
-        overview(drawn["overview"], url_state.pick)
+        overview(drawn["overview"], pick_head, controls.choose_words)
     with one_head:
-        head(drawn["head"], url_state.lock, controls.choose_scale, controls.choose_tile)
+        head(drawn["head"], lock_token, controls.choose_scale, controls.choose_tile)
         explained, checked = st.columns([1.2, 1], gap="medium")
         with explained, st.container(key="explanation"):
             place = words.place(site, focus.head)
@@ -59,8 +63,10 @@ def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures]:
         with checked:
             ui.checks_panel(drawn["checks"], similarity.trained(at_step(shown, step), name))
         session = live.session()
-        ui.downloads(lambda: compared(session.shown, step, name).trace, site, focus.head, terms, choices.scale)
-        growth.download(lambda: session.shown, site, focus.head, choices.scale)
+        ui.downloads(
+            lambda: shown_as(compared(session.shown, step, name).trace), site, focus.head, terms, choices.scale, choices.tile
+        )
+        growth.download(lambda: session.shown, site, focus.head, choices.scale, shown_as, choices.tile)
     return partial(payloads, choices=choices)
 
 

@@ -4,20 +4,21 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from models.analysis.checks import check_site
+from models.analysis.checks import Check, check_site, check_used
 from models.analysis.fixed_vector import check_fixed_vector
-from models.trace import Trace
+from models.analysis.joined_words import joined, knows_words
+from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.head import LARGEST_WHOLE, head
+from viz_app.drawing.cells import LARGEST_WHOLE, Tile
+from viz_app.drawing.head import head
 from viz_app.drawing.notes import answered, checked, small_print, strip
 from viz_app.drawing.overview import all_codes, overview
 from viz_app.drawing.scale import Scale
 from viz_app.drawing.states import encoder_states
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
-from viz_app.session.url_state import Focus
-from viz_app.views.attention.controls import Tile
 from viz_app.views.inside import similarity
 
 Value = TypeVar("Value")
@@ -26,26 +27,40 @@ Value = TypeVar("Value")
 @dataclass(frozen=True)
 class Choices:
     """What is chosen on the page: a step of the training, None for the last; a similarity instead of the model's own, or "";
-    the head and its locked token; the part of a long text, None for all of it; how strongly weights are drawn."""
+    the head and its locked token; the part of a long text, None for all of it; how strongly weights are drawn;
+    whether sub-words are joined to words, where the tokenizer knows them."""
 
     step: int | None
     similarity: str
     focus: Focus
     tile: Tile = None
     scale: Scale = field(default_factory=Scale)
+    words: bool = False
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the page's components show of a run."""
     own, run_shown = at_step(run, choices.step), compared(run, choices.step, choices.similarity)
-    trace, focus = run_shown.trace, choices.focus.within(run_shown.trace)
-    site = trace.attention[focus.site]
+    trace, whole = words_joined(run_shown.trace, choices.words), run_shown.trace
+    focus = choices.focus.within(whole).within(trace)
+    site, of_tokens = trace.attention[focus.site], whole.attention[focus.site]
+    made = _once(whole, ("overview", choices.words), lambda: all_codes(trace))
     return {
-        **_of_step(run, own, trace, choices.step), **similarity.note(own, run_shown, focus.site, focus.head, choices.similarity),
-        "overview": overview(trace, run.terms, focus.site, focus.head, _once(trace, "overview", lambda: all_codes(trace))),
+        **_of_step(run, own, whole, choices.step), **similarity.note(own, run_shown, focus.site, focus.head, choices.similarity),
+        "overview": overview(trace, run.terms, focus.site, focus.head, made, switches=True),
         "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
-        "checks": checked(_once(trace, ("checks", site.name), lambda: check_site(site))),
+        "checks": checked(_once(whole, ("checks", site.name, choices.words), lambda: _checks(site, of_tokens))),
     }
+
+
+def words_joined(trace: Trace, joins: bool) -> Trace:
+    """The run with its sub-words joined to words, if that is chosen and its tokenizer knows them."""
+    return joined(trace) if joins and knows_words(trace) else trace
+
+
+def _checks(site: AttentionSite, of_tokens: AttentionSite) -> list[Check]:
+    """Of words what must hold of their weights, and that the tokens' weights are what the model used."""
+    return [*check_site(site), *([check_used(of_tokens)] if site is not of_tokens and of_tokens.has_causes else [])]
 
 
 def without_attention(run: CurrentRun, step: int | None) -> Pictures:

@@ -8,19 +8,22 @@ from models.decoding import BeamStep, Hypothesis
 from models.decoding.runs import Run
 from models.scope import Scope
 from viz_app import words
+from viz_app.drawing.labels import token_label, token_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
-from viz_app.views.decoding.steps import Reading, Story, candidates, given_row, source_labels, token_label, token_labels
+from viz_app.views.decoding.shown_attention import ShownAttention
+from viz_app.views.decoding.steps import candidates, given_row, source_labels
+from viz_app.views.decoding.story import Story
 
 
 def nearest(steps: tuple[BeamStep, ...], node: tuple[int, int] | None) -> tuple[int, int]:
     """The (step, rank) asked for if there is one, else the best hypothesis where it ended."""
-    if node and node[0] < len(steps) and node[1] < len(steps[node[0]].kept):
+    if node and node[0] < len(steps) and node[1] < len(steps[node[0]].hypotheses):
         return node
     last, rank = len(steps) - 1, 0
-    while last and len(steps[last].kept[rank].tokens) <= last:  # where it ended, not where it only waited
-        last, rank = last - 1, steps[last].kept[rank].parent
+    while last and len(steps[last].hypotheses[rank].tokens) <= last:  # where it ended, not where it only waited
+        last, rank = last - 1, steps[last].hypotheses[rank].parent
     return last, rank
 
 
@@ -29,7 +32,7 @@ def best_path(steps: tuple[BeamStep, ...]) -> set[tuple[int, int]]:
     path, rank = set(), 0
     for step in reversed(steps):
         path.add((step.index, rank))
-        rank = step.kept[rank].parent
+        rank = step.hypotheses[rank].parent
     return path
 
 
@@ -39,20 +42,20 @@ def beam_tree(
     run: Run,
     story: Story,
     scope: Scope,
-    reading: Reading,
+    reading: ShownAttention,
     terms: words.Terms,
     alpha: float,
 ) -> bytes:
     """The payload of the beam_tree component. `run` is `models.decoding.runs.along` the node's tokens; its end is shown."""
     path = best_path(steps)
-    hypothesis = steps[node[0]].kept[node[1]]
+    hypothesis = steps[node[0]].hypotheses[node[1]]
     n_text = story.n_text
     opening = given_row(story, scope.tokenizer)[: story.n_opening]
     read = [*opening, *token_labels(scope.tokenizer, hypothesis.tokens[:-1], n_text)]
     starts = len(hypothesis.tokens) + n_text == 1
     ids = candidates(run)[-1:]
     header: dict[str, Any] = {
-        "steps": [[_node(h, (s.index, r), n_text, path, scope) for r, h in enumerate(s.kept)] for s in steps],
+        "steps": [[_node(h, (s.index, r), n_text, path, scope) for r, h in enumerate(s.hypotheses)] for s in steps],
         "node": list(node),
         "source": [label.as_json() for label in source_labels(story, reading)],
         "read": [label.as_json() for label in read],

@@ -2,15 +2,20 @@
 
 import csv
 import io
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
+from models.decoding.run_rows import PassRows, StepRows
 from models.decoding.runs import Run
 from models.scope import Scope
 from viz_app.drawing.export import texts
-from viz_app.drawing.labels import labels
+from viz_app.drawing.labels import labels, token_label, token_labels
+from viz_app.drawing.npz import Arrays, Rows
 from viz_app.drawing.provenance import counted
-from viz_app.views.decoding.steps import CANDIDATES, HOW, Story, token_label, token_labels
+from viz_app.views.decoding.steps import CANDIDATES, HOW
+from viz_app.views.decoding.story import Story
 
 _COLUMNS = ["run", "position", "reads", "takes", "probability", "rank", "entropy (nats)", "forced", "from the cache"]
 
@@ -44,22 +49,26 @@ def _row(run: Run, i: int, n_text: int, forced: dict[int, int], scope: Scope) ->
     ]  # fmt: skip
 
 
-def arrays(story: Story, scope: Scope) -> bytes:
+def arrays(story: Story, scope: Scope) -> Arrays:
     """What was given and both runs, "parallel" and "serial": ids of tokens read and taken, log-probabilities (position, vocab),
     entropies, and of every decoder site the weights (head, position, key), where the self-attention to later keys is 0; of a
     recurrent decoder its states and contexts (position, number)."""
     given = scope.model.fields[0]
     n_given = story.n_opening if scope.model.continues else None
-    kept: dict[str, np.ndarray] = {
-        f"{given.name}_tokens": texts(labels(story.trace.streams[given.stream])[:n_given]),
-        "vocabulary": texts(token_labels(scope.tokenizer, range(scope.config.vocab_size), 1)),
-    }
+    yield f"{given.name}_tokens", texts(labels(story.trace.streams[given.stream])[:n_given])
+    yield "vocabulary", texts(token_labels(scope.tokenizer, range(scope.config.vocab_size), 1))
     for name, run in (("parallel", story.parallel), ("serial", story.serial)):
-        kept[f"{name}.read"], kept[f"{name}.taken"] = np.array(run.read), np.array(run.taken)
-        kept[f"{name}.log_probs"], kept[f"{name}.entropy"] = run.log_probs.numpy(), run.entropy.numpy()
+        yield f"{name}.read", np.array(run.read)
+        yield f"{name}.taken", np.array(run.taken)
+        yield f"{name}.log_probs", run.log_probs.numpy()
+        yield f"{name}.entropy", run.entropy.numpy()
         for site, rows in run.rows.items():
-            kept[f"{name}.{counted(site)}"] = np.stack([run.weights(site, head).numpy() for head in range(len(rows[0]))])
-        kept |= {f"{name}.{part}": values.numpy() for part, values in run.states.items()}
-    out = io.BytesIO()
-    np.savez_compressed(out, **kept)
-    return out.getvalue()
+            shape = (rows.n_heads, len(rows), rows.n_key)
+            yield f"{name}.{counted(site)}", Rows(shape, np.float32, partial(_heads, rows))
+        for part, values in run.states.items():
+            yield f"{name}.{part}", values.numpy()
+
+
+def _heads(rows: StepRows | PassRows) -> Iterator[np.ndarray]:
+    """The weights (position, key) of one head after the other."""
+    return (rows.weights(head).numpy() for head in range(rows.n_heads))

@@ -17,13 +17,16 @@ from viz_app.session.live import Pictures
 from viz_app.views.decoding import files, state, svg, text
 from viz_app.views.decoding.controls import choose
 from viz_app.views.decoding.payloads import Choices, given_ids, has_room, payloads, story
-from viz_app.views.decoding.steps import HOW, Story
+from viz_app.views.decoding.steps import HOW
+from viz_app.views.decoding.story import Story
+from viz_app.views.inside.controls import drop_similarity
 
 
 def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     recurrent = run.scope.model.is_recurrent
     ui.headline(text.QUESTION, text.answer(recurrent))
+    drop_similarity(run)
     strip = st.container()
     if not run.scope.model.can_write:
         with strip:
@@ -51,7 +54,6 @@ def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
 
 def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
     if "beam_tree" in drawn:
-        st.markdown("**The beam as a tree.** At each step the best few texts so far are kept; the rest are dropped.")
         beam_tree(drawn["beam_tree"], state.choose_node)
     if "note decoding" in drawn:
         plain(drawn["note decoding"], key="note decoding")

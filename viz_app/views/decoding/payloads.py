@@ -5,12 +5,15 @@ from dataclasses import dataclass, replace
 from models.decoding.run_checks import check_runs
 from models.decoding.runs import Autoregression, Method, Run, of_trace
 from models.scope import Scope
+from viz_app.drawing.labels import token_label
 from viz_app.drawing.notes import checked, rows, small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.decoding import beam, text
-from viz_app.views.decoding.steps import Reading, Story, stepper, token_label
+from viz_app.views.decoding.shown_attention import ShownAttention
+from viz_app.views.decoding.steps import stepper
+from viz_app.views.decoding.story import Story
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Choices:
     forced on others were let go."""
 
     method: Method
-    reading: Reading
+    reading: ShownAttention
     place: Place
     given: tuple[int, ...]
     cleared: bool = False
@@ -121,7 +124,7 @@ def _note(run: CurrentRun, both: Story, choices: Choices) -> str:
     reached = [(p, t) for p, t in forced if p < len(both.serial)]
     for position, token in reached:
         name = token_label(run.scope.tokenizer, token, first=position + both.n_text == 0).text
-        ends = ", which ends the text" * (token == run.scope.config.end_id)
+        ends = ", which ends the text" * (token in run.scope.model.end_ids)
         lines.append(f"Forced at position {position + 1}: {name}{ends}.")
     if len(reached) < len(forced):
         lines.append("Tokens forced beyond the end of this run are waiting.")
@@ -130,7 +133,7 @@ def _note(run: CurrentRun, both: Story, choices: Choices) -> str:
 
 def _beam_tree(run: CurrentRun, written: Autoregression, both: Story, choices: Choices) -> bytes:
     node = beam.nearest(written.beam, choices.place.node)
-    node_run = along(run, written.beam[node[0]].kept[node[1]].tokens)
+    node_run = along(run, written.beam[node[0]].hypotheses[node[1]].tokens)
     return beam.beam_tree(
         written.beam, node, node_run, both, run.scope, choices.reading, run.terms, written.method.alpha
     )

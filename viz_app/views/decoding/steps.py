@@ -2,119 +2,40 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from models.analysis.multiply_adds import is_counted, work
-from models.decoding.runs import Method, Run, first_divergence
+from models.analysis.multiply_adds import count_multiply_adds, is_counted
+from models.decoding.runs import Run
 from models.scope import Scope
-from models.tokenizers.base import Encoding, Tokenizer
-from models.trace import AttentionSite, Trace
+from models.tokenizers.base import Tokenizer
 from viz_app import words
+from viz_app.drawing.cells import block_of, in_blocks
 from viz_app.drawing.difference import shared
-from viz_app.drawing.labels import Label, labels, special_label, visible
+from viz_app.drawing.labels import Label, labels, token_label, token_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
+from viz_app.views.decoding.shown_attention import ShownAttention, writing_sites
+from viz_app.views.decoding.story import Story
 
 CANDIDATES = 8  # bars at each step; the token taken is added if it is not among them
 HOW = {"greedy": "greedy", "sample": "sampling", "beam": "beam search, its best"}
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Which attention is shown: the names of a cross- and a self-attention of the decoder (empty where there is none), and
-    one head (from 0) or, with None, the mean over heads. `name` says it in words, `cross_name` what the first is called."""
-
-    cross: str = ""
-    own: str = ""
-    head: int | None = None
-    name: str = ""
-    cross_name: str = ""
-
-
-def writing_sites(trace: Trace) -> list[AttentionSite]:
-    """The attentions of the decoder, by which the next token is found."""
-    return [site for site in trace.attention.values() if site.stack == "decoder"]
-
-
-def reading(trace: Trace, layer: int = 0, head: int | None = None) -> Reading:
-    """The attention of a decoder layer (from 0). A cross-attention that has no layers is shown with any of them."""
-    sites = writing_sites(trace)
-    crossing = {site.layer: site for site in sites if site.role != "self"}
-    cross = crossing.get(layer) or next(iter(crossing.values()), None)
-    own = next((site for site in sites if site.role == "self" and site.layer == layer), None)
-    if cross is not None and words.is_alignment(cross):
-        return Reading(cross.name, "", 0, "weights α of the context", "Alignment")
-    if not (one := cross or own):
-        return Reading()
-    who = f"mean over its {one.n_heads} heads" if head is None else f"head {head + 1}"
-    crosses = (cross.name, "Cross-attention") if cross else ("", "")
-    return Reading(crosses[0], own.name if own else "", head, f"decoder layer {layer + 1}, {who}", crosses[1])
-
-
-@dataclass(frozen=True)
-class Story:
-    """Everything the page tells of one source or prompt: both runs, and the run without forced tokens where some were forced.
-    Before the first step the decoder has been given `n_opening` tokens: <s>, or the prompt."""
-
-    trace: Trace
-    parallel: Run
-    serial: Run
-    method: Method
-    free: Run | None = None
-    n_opening: int = 1
-
-    @property
-    def written_stream(self) -> Encoding:
-        """The typed text on the stream that the model writes; without one what it wrote itself, or a prompt alone."""
-        return self.trace.streams[self.trace.next_token.stream]
-
-    @property
-    def is_own_text(self) -> bool:
-        """Whether no text was typed, so that the model's own stands for the given one."""
-        return not self.trace.teacher_forced or len(self.written_stream.ids) == self.n_opening
-
-    @property
-    def n_text(self) -> int:
-        """How many tokens of text stand before the first that is written."""
-        return sum(place is not None for place in self.written_stream.offsets[: self.n_opening])
-
-    @property
-    def n_steps(self) -> int:
-        return max(len(self.parallel), len(self.serial))
-
-    @property
-    def divergence(self) -> int | None:
-        return first_divergence(self.parallel, self.serial)
-
-
-def token_label(tokenizer: Tokenizer, i: int, first: bool = False) -> Label:
-    """A token on its own; at the start of a text its leading space is not shown."""
-    token = tokenizer.token(i)
-    if tokenizer.is_special(i):
-        return special_label(token)
-    shown = visible(token.replace("▁", " "))
-    return Label(shown[1:] if first and token.startswith("▁") and len(shown) > 1 else shown)
-
-
-def token_labels(tokenizer: Tokenizer, ids: Sequence[int], start: int = 0) -> list[Label]:
-    """Labels of tokens that stand at positions start, start + 1 … of a text."""
-    return [token_label(tokenizer, i, first=start + n == 0) for n, i in enumerate(ids)]
-
-
-def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, step: int, note: str = "") -> bytes:
+def stepper(story: Story, scope: Scope, reading: ShownAttention, terms: words.Terms, step: int, note: str = "") -> bytes:
     """The payload of the stepper component; `step` is the position shown first, from 0, `note` what there is to add."""
     trace, tokenizer, diverges = story.trace, scope.tokenizer, story.divergence
+    block = keys_in_a_block(story, reading)
     header: dict[str, Any] = {
         **saving(file_name(trace, "decoding"), facts(trace)),
         "step": step,
         "steps": story.n_steps,
         "note": note,
-        "source": _json(source_labels(story, reading)),
+        "source": _json(in_blocks(source_labels(story, reading), block)),
+        "block": block, "blocks": _blocks(story, tokenizer, block),
         "prompt": _json(given_row(story, tokenizer)[: story.n_opening - 1]),
         "parallel": _parallel(story, tokenizer),
         "serial": _serial(story, tokenizer),
@@ -130,7 +51,7 @@ def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, st
         "ownText": story.is_own_text, "box": terms.label(scope.model.fields[-1].name),
         "vocab": len(trace.next_token.logits[0]),
         "mostEntropy": math.log(len(trace.next_token.logits[0])),
-        "work": _work(story, scope),
+        "work": _multiply_adds(story, scope),
         "unforceable": [scope.config.pad_id, scope.config.start_id],
     }
     arrays = {}
@@ -140,7 +61,7 @@ def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, st
         arrays[f"{name}_p"] = run.log_probs.gather(1, ids).exp().numpy()
         arrays[f"{name}_rank"] = _rank(run).numpy().astype(np.int32)
         arrays[f"{name}_entropy"] = run.entropy.numpy()
-        arrays |= {f"{name}_{part}": run.weights(site, reading.head).numpy()
+        arrays |= {f"{name}_{part}": run.weights(site, reading.head, block).numpy()
                    for part, site in (("cross", reading.cross), ("self", reading.own)) if site}
         arrays |= {f"{name}_{part}": values.numpy() for part, values in run.states.items()}
     if story.method.how == "sample":
@@ -148,9 +69,25 @@ def stepper(story: Story, scope: Scope, reading: Reading, terms: words.Terms, st
     return pack(header, **arrays)
 
 
-def source_labels(story: Story, reading: Reading) -> list[Label]:
+def source_labels(story: Story, reading: ShownAttention) -> list[Label]:
     """The tokens that the attention beside the decoder's own reads; none where there is no such attention."""
     return labels(story.trace.axes(story.trace.attention[reading.cross])[1]) if reading.cross else []
+
+
+def keys_in_a_block(story: Story, reading: ShownAttention) -> int:
+    """How many keys have one place in what is drawn of a row; 1 unless the texts are long."""
+    rows = [run.rows[site] for run in (story.parallel, story.serial) for site in (reading.cross, reading.own) if site]
+    longest = max((one.n_key for one in rows), default=1)
+    return block_of(longest, longest)
+
+
+def _blocks(story: Story, tokenizer: Tokenizer, block: int) -> dict[str, list]:
+    """Labels of the blocks of what each run reads, where a row is drawn in blocks."""
+    if block == 1:
+        return {}
+    opening, written = given_row(story, tokenizer)[: story.n_opening], token_labels(tokenizer, story.serial.read[1:], story.n_text)
+    read = {"parallel": given_row(story, tokenizer)[:-1], "serial": [*opening, *written]}
+    return {name: _json(in_blocks(row, block)) for name, row in read.items()}
 
 
 def _vectors(story: Story) -> list[dict[str, Any]]:
@@ -237,14 +174,14 @@ def _free(story: Story, tokenizer: Tokenizer) -> dict[str, Any] | None:
     return {"written": _json(written), "taken": list(story.free.taken), "shared": by_itself, "sharedByForced": by_force}
 
 
-def _work(story: Story, scope: Scope) -> dict[str, Any] | None:
+def _multiply_adds(story: Story, scope: Scope) -> dict[str, Any] | None:
     """What is computed at each step; None of a model whose products are not known one by one."""
     if not is_counted(scope.config):
         return None
     given_stream = scope.model.fields[0].stream
     n_source = 0 if scope.model.continues else len(story.trace.streams[given_stream].ids)
-    count = work(scope.config, n_source, len(story.serial), story.n_opening)
-    given = work(scope.config, n_source, len(story.parallel), story.n_opening)
+    count = count_multiply_adds(scope.config, n_source, len(story.serial), story.n_opening)
+    given = count_multiply_adds(scope.config, n_source, len(story.parallel), story.n_opening)
     return {
         "cached": list(count.cached),
         "uncached": list(count.uncached),

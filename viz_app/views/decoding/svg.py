@@ -5,7 +5,10 @@ from html import escape
 from models.decoding.runs import Run
 from models.scope import Scope
 from viz_app.drawing.colours import ACCENT, HATCH, PAPER, TEXT, ramp
-from viz_app.views.decoding.steps import Reading, Story, candidates, given_row, source_labels, token_label, token_labels
+from viz_app.drawing.labels import token_label, token_labels
+from viz_app.views.decoding.shown_attention import ShownAttention
+from viz_app.views.decoding.steps import candidates, given_row, source_labels
+from viz_app.views.decoding.story import Story
 
 DIFFERS, FRAME = "#D55E00", "#8f96a3"
 PITCH, LEFT, TOP, ROW = 76, 150, 56, 32
@@ -14,7 +17,7 @@ SIDE = 500  # of one of the two halves under the rows
 Drawn = tuple[list[str], float]  # elements, and the y where they end
 
 
-def drawing(story: Story, scope: Scope, reading: Reading, step: int, title: str) -> str:
+def drawing(story: Story, scope: Scope, reading: ShownAttention, step: int, title: str) -> str:
     """The whole drawing; inference is drawn as far as it has come at `step` (from 0)."""
     width = max(LEFT + PITCH * story.n_steps, 2 * SIDE) + 20
     parts, y = _rows(story, scope, step)
@@ -52,7 +55,7 @@ def _rows(story: Story, scope: Scope, step: int) -> Drawn:
     return parts, y
 
 
-def _step(x: float, y: float, name: str, run: Run, step: int, story: Story, scope: Scope, reading: Reading) -> Drawn:
+def _step(x: float, y: float, name: str, run: Run, step: int, story: Story, scope: Scope, reading: ShownAttention) -> Drawn:
     """One run at one position, its last one if it is shorter: bars, then both rows of attention."""
     i = min(step, len(run) - 1)
     parts = [_text(x, y, f"{name}, position {i + 1}: entropy {float(run.entropy[i]):.3f} nats", weight=600)]

@@ -9,14 +9,14 @@ _ANSWER = "In training it answers at all positions at once; in use it reads back
 _ANSWER_RECURRENT = "In training each state waits for the one before; in use it also reads back each token it writes."
 _WHY = (
     "**Why training can do all positions at once.** {known}, and {hidden}. **Why inference cannot.** "
-    "What stands at position i+1 is only known when position i has been "
-    "answered.\n\n**What the cache keeps.** {kept} Kept, {step} of "
+    "What stands at position i+1 is only known once the model has answered at "
+    "position i.\n\n**What the cache keeps.** {kept} With the cache, {step} of "
     "them, so that the rows a whole text sends through the weight matrices grow with the square of its length."
 )
 _SHIFTED = "The right text is known beforehand. Shifted right by one it is the decoder's input"
 _GOES_ON = "The whole text is known beforehand. Each of its tokens is what the position before it should predict"
-_FROM_START = "each step computes one new position; recomputed, step t computes t"
-_FROM_PROMPT = "the first step computes the whole prompt and each later one a single position; recomputed, each computes all"
+_FROM_START = "each step computes one new position; without it, step t computes t"
+_FROM_PROMPT = "the first step computes the whole prompt and each later one a single position; without it, each computes all"
 _READS_ITSELF = (
     "the look-ahead mask (hatched) hides what a position should predict",
     "Keys and values of earlier positions never change, because a position never reads what comes after it{source}.",
@@ -37,21 +37,21 @@ _WHY_RECURRENT = (
 
 
 _PREDICTS_IN_ORDER = (
-    "**This page follows a text as it is written, and this model is given one.** It predicts every token of it in one pass, each "
-    "from those before it in an order of your own: the page **Task** shows that, and changes the order. To see a text written "
-    "token by token, open **gpt**, which goes on with a text, or **eng-fra**, which translates one."
+    "**This page follows a text as it is written, and this model is given a finished one.** It predicts every token of it in "
+    "one pass, each from those before it in an order of your own: the page **Task** shows that, and changes the "
+    "order. To see a text written token by token, open **gpt**, which continues a text, or **eng-fra**, which translates one."
 )
 _DOES_NOT_WRITE = (
     "**This model does not write.** {} Its answer stands above and on the page Task. To see a text written token by token, open "
-    "**gpt**, which goes on with a text, or **eng-fra**, which translates one."
+    "**gpt**, which continues a text, or **eng-fra**, which translates one."
 )
 _BOTH_WAYS = (
     "It reads the whole text at once, every token in both directions, and answers in one pass: there is no next token, so nothing "
     "is decoded."
 )
 _CLOSED = (
-    "Its text is closed by a special token, from whose vector the answer is read in one pass, and nothing was ever learned of what "
-    "follows that: so nothing is decoded."
+    "Its text is closed by a special token, from whose vector the answer is read in one pass. The model has never learned what "
+    "might follow, so nothing is decoded."
 )
 
 

@@ -8,13 +8,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from models.analysis.layer_timing import LENGTHS, Timing
-from models.analysis.reach import KINDS, Reach
+from models.analysis.reach import LAYER_KINDS, Reach
 from viz_app.drawing.frame import GRID, LEGEND, LINE_STYLES, LINES, framed, plotly_dash, titled
 from viz_app.drawing.look import Look
 
-COLOURS = dict(zip(KINDS, LINES, strict=False))     # a layer keeps its colour
+COLOURS = dict(zip(LAYER_KINDS, LINES, strict=False))     # a layer keeps its colour
 SQUARE = 118     # px, a side of one layer's timetable
-DASHES = dict(zip(KINDS, LINE_STYLES, strict=False))     # and its dashes, where colours fail
+DASHES = dict(zip(LAYER_KINDS, LINE_STYLES, strict=False))     # and its dashes, where colours fail
 
 
 def _layers(kinds: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
@@ -30,7 +30,7 @@ def fading(reaches: Sequence[Reach], look: Look, title: str, note: str = "") -> 
     """Mean ‖∂y_i/∂x_j‖ of the pairs a layer can reach, by their distance, on a log axis; `note` as in `framed`."""
     lines = []
     for reach in reaches:
-        kind, rows = reach.choice.kind, [row for row in reach.by_distance() if row[1] > 0]
+        kind, rows = reach.choice.kind, [row for row in reach.norms_by_distance() if row[1] > 0]
         line = {"color": COLOURS[kind], "width": 2, "dash": plotly_dash(DASHES[kind])}
         lines.append({
             "type": "scatter", "mode": "lines+markers", "name": kind, "line": line, "marker": {"size": 6}, "cliponaxis": False,
@@ -91,7 +91,7 @@ def forward_times(timings: Sequence[Timing], title: str) -> alt.Chart:
         for t in timings
     ]
     data = pd.DataFrame(rows, columns=["layer", "tokens", "ms", "least", "most"])
-    colour, dash = _layers(KINDS)
+    colour, dash = _layers(LAYER_KINDS)
     x = alt.X("tokens:Q", title="length (tokens)", axis=alt.Axis(format="d", values=list(LENGTHS)),
               scale=alt.Scale(type="log", base=2, domain=[LENGTHS[0], LENGTHS[-1]]))
     span = alt.Scale(type="log") if rows else alt.Scale(type="log", domain=[0.01, 100])

@@ -8,11 +8,11 @@ import streamlit as st
 import torch
 
 from models.analysis.layer_timing import LENGTHS, Timing, machine, measure
-from models.analysis.reach import KINDS
+from models.analysis.reach import LAYER_KINDS
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.parameters import Choice, Whole
 from viz_app.session.url_state import bound, get
-from viz_app.ui import download
+from viz_app.ui import download, presented
 from viz_app.views.from_rnn import charts as charts
 from viz_app.views.from_rnn import cost_text
 from viz_app.views.from_rnn import files as files
@@ -29,7 +29,7 @@ class Measured:
     """A measurement under way or ended, with what it has found so far."""
 
     name: str
-    said: str
+    settings: str
     where: str
     left: Iterator[Timing] | None
     timings: list[Timing] = field(default_factory=list)
@@ -57,10 +57,11 @@ def cost(shown: CurrentRun) -> None:
     st.markdown(cost_text.counted_and_timed(shown.scope.device.type, torch.get_num_threads()))
     left, right = st.columns([1.15, 1], gap="medium")
     with left:
-        st.altair_chart(charts.schedule(there.reaches, "Who must wait: the positions each sequential step computes"),
-                        width="content", key="from-rnn-schedule")
+        chart = charts.schedule(there.reaches, "Who must wait: the positions each sequential step computes")
+        st.altair_chart(presented(chart), width="content", key="from-rnn-schedule")
     with right:
-        st.altair_chart(charts.path_lengths(there.reaches, "How many steps from one token to another"), key="from-rnn-paths")
+        chart = charts.path_lengths(there.reaches, "How many steps from one token to another")
+        st.altair_chart(presented(chart), key="from-rnn-paths")
     _measuring(shown, there)
 
 
@@ -81,12 +82,12 @@ def _measuring(shown: CurrentRun, there: Layers) -> None:
 
 def _begin(shown: CurrentRun, d: int, width: int, repetitions: int) -> None:
     device = shown.scope.device
-    said = (
+    settings = (
         f"d = {d}, one layer each, CNN width {width}, one sequence of random vectors a pass, median of {repetitions} after one "
         "pass to warm up"
     )
     name = f"d{d}.width{width}.median-of-{repetitions}"
-    st.session_state[_MEASURED] = Measured(name, said, machine(device), measure(d, width, repetitions, device))
+    st.session_state[_MEASURED] = Measured(name, settings, machine(device), measure(d, width, repetitions, device))
 
 
 def _stop() -> None:
@@ -105,18 +106,18 @@ def _times(there: Layers) -> None:
         if not measured.running:
             st.rerun()                # so that nothing runs on by itself any more
     if measured is not None:
-        whole = len(LENGTHS) * len(KINDS)
+        whole = len(LENGTHS) * len(LAYER_KINDS)
         state = "measuring" if measured.running else "done" if len(timings) == whole else "stopped; what was measured stays"
-        st.progress(len(timings) / whole, f"{len(timings)} of {whole}: {state}. {measured.where}. {measured.said}.")
+        st.progress(len(timings) / whole, f"{len(timings)} of {whole}: {state}. {measured.where}. {measured.settings}.")
     left, right = st.columns([1.2, 1], gap="medium")
     with left:
         title = "Forward time of one layer against length, both logarithmic"
-        st.altair_chart(charts.forward_times(timings, title), key="from-rnn-times")
+        st.altair_chart(presented(charts.forward_times(timings, title)), key="from-rnn-times")
     with right, st.container(key="explanation"):
         st.markdown(cost_text.grew(timings) if timings else cost_text.UNMEASURED)
         st.markdown(cost_text.TABLE_NOTE)
         with st.container(horizontal=True, gap="small", key="downloads"):
             if timings:
-                name, about = f"forward-times.{measured.name}.csv", {"timed": measured.said, "machine": measured.where}
+                name, about = f"forward-times.{measured.name}.csv", {"timed": measured.settings, "machine": measured.where}
                 download("The times, CSV", lambda: files.timings_csv(timings, measured.where), name, "text/csv", lambda: about)
     st.markdown(cost_text.compared(there.reaches, timings))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from models.analysis.layer_timing import LENGTHS, Timing, growth
-from models.analysis.reach import BIDIRECTIONAL, CNN, KINDS, RNN, SELF_ATTENTION, Reach
+from models.analysis.reach import BIDIRECTIONAL, CNN, LAYER_KINDS, RNN, SELF_ATTENTION, Reach
 
 # Vaswani et al. 2017, Table 1: complexity per layer, sequential operations, maximum path length
 TABLE_1 = {
@@ -74,14 +74,14 @@ TABLE_NOTE = (
 UNMEASURED = (
     f"Press the button: each layer then reads random vectors at {len(LENGTHS)} lengths, each twice the one before, from "
     f"{LENGTHS[0]} to {LENGTHS[-1]:,} tokens, and the plot shows the median time. Both axes are logarithmic: where a line is "
-    "straight, time grows as a power of n, and the steeper the line, the higher the power. Where it is flat, what a call costs at "
-    "any length outweighs the rest."
+    "straight, time grows as a power of n, and the steeper the line, the higher the power. Where it is flat, the fixed cost of a "
+    "call outweighs the rest."
 )
 
 
 def grew(timings: Sequence[Timing]) -> str:
     """The slopes of the upper half in words."""
-    found = {kind: slope for kind in KINDS if (slope := growth(timings, kind))}
+    found = {kind: slope for kind in LAYER_KINDS if (slope := growth(timings, kind))}
     if not found:
         return "Two lengths in the upper half are needed before a slope can be fitted."
     said = "; ".join(f"{kind} n^{slope:.2f} ({shortest:,} to {longest:,})" for kind, (shortest, longest, slope) in found.items())

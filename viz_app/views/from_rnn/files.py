@@ -36,7 +36,7 @@ def influence_npz(layers: Sequence[Named], tokens: Sequence[str]) -> bytes:
 def distance_csv(layers: Sequence[Named]) -> str:
     """The mean norm of the pairs a layer can reach, by distance."""
     rows = (
-        [named.reach.choice.kind, named.weights, *entry] for named in layers for entry in named.reach.by_distance()
+        [named.reach.choice.kind, named.weights, *entry] for named in layers for entry in named.reach.norms_by_distance()
     )
     return _csv(["layer", "weights", "distance", "mean norm", "pairs"], rows)
 

@@ -61,7 +61,7 @@ def _stage(scope: Scope) -> tuple[int, str] | None:
     if not model.translates:
         return None
     if model.is_recurrent:
-        return (1, "RNN with Bahdanau's alignment") if model.kinds else (0, "RNN, fixed vector h_m")
+        return (1, "RNN with Bahdanau's alignment") if model.kinds else (0, "RNN, fixed vector h(m)")
     if model.similarity != "scaled dot":
         return None
     if _feeds_forward(scope):

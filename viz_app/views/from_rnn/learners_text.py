@@ -28,7 +28,8 @@ def similarities(found: Sequence[Learner]) -> str:
     size = f" (in all {min(sizes):,} to {max(sizes):,} parameters)" if len(set(sizes)) > 1 else ""
     return (
         f"The Transformer of the dates task, trained {trained} by one recipe, on the same batches in the same order, under each "
-        "similarity: dot q·k, scaled dot q·k/√d, cosine t·cos(q, k), general q·M·k, additive v·tanh(W q + U k). What differs is "
+        "similarity: dot $q \\cdot k$, scaled dot $q \\cdot k / \\sqrt{d}$, cosine $t \\cos(q, k)$, general $q M \\cdot k$, "
+        "additive $v \\cdot \\tanh(W q + U k)$. What differs is "
         f"the similarity and what it learns besides: nothing, t, M, or W, U and v{size}. The weights begin from one seed, but W, "
         "U and v are drawn from it too, so the additive model's other weights begin elsewhere. Each row is a checkpoint of this "
         "app. On *Inside a head* the similarity can be swapped on a model that was trained with another."
@@ -49,7 +50,7 @@ def fastest(found: Sequence[Learner]) -> str:
         said.append(f"First found right on {ENOUGH:.0f} % of the validation dates: {_bold(first)}, at step "
                     f"{learned[0].learned_at:,}; last: {_bold(last)}, at step {learned[-1].learned_at:,}.")
     if never:
-        said.append(f"Not there within their training: {', '.join(never)}.")
+        said.append(f"Not reached within their training: {', '.join(never)}.")
     unequal = words.unequal({f"**{one.what}**": one.steps for one in found})
     return " ".join([*said, unequal] if unequal else said)
 

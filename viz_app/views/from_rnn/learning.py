@@ -47,7 +47,7 @@ def _show(found: list[from_rnn_learners.Learner], written: list[str], name: str)
     counted = {column: st.column_config.NumberColumn(format="localized") for column in ("Steps", "Parameters")}
     st.dataframe(from_rnn_learners.table(found, written), hide_index=True, key=f"from-rnn-{name}-table", column_config=counted)
     figure = from_rnn_learners.chart(found, look(st.context.theme.type), "How fast each learns", caption(about))
-    st.plotly_chart(figure, theme=None, key=f"from-rnn-{name}", config=ui.camera(f"{TASK}.learning-{name}"))
+    st.plotly_chart(ui.presented(figure), theme=None, key=f"from-rnn-{name}", config=ui.camera(f"{TASK}.learning-{name}"))
     with st.container(horizontal=True, gap="small", key="downloads"):
         file = f"{TASK}.learning-{name}.csv"
         download("These curves, CSV", lambda: from_rnn_learners.learning_csv(found), file, "text/csv", lambda: about)

@@ -5,7 +5,7 @@ import streamlit as st
 import models
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
-from viz_app.ui import download
+from viz_app.ui import download, presented
 from viz_app.views.from_rnn import charts as charts
 from viz_app.views.from_rnn import files as files
 from viz_app.views.from_rnn import text as say
@@ -23,7 +23,8 @@ def length(shown: CurrentRun) -> None:
     st.markdown(say.SCORED)
     left, right = st.columns([1.4, 1], gap="medium")
     with left:
-        st.altair_chart(charts.by_length(records, "Does a longer sentence lose more?"), key="from-rnn-lengths")
+        chart = charts.by_length(records, "Does a longer sentence lose more?")
+        st.altair_chart(presented(chart), key="from-rnn-lengths")
     with right, st.container(key="explanation"):
         st.markdown(say.fell(records, {scope.name: int(scope.training.get("step", 0)) for scope in scopes}))
         st.markdown(say.FIGURE_2)

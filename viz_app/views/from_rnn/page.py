@@ -15,6 +15,7 @@ from viz_app.views.from_rnn.length import length
 from viz_app.views.from_rnn.pair import pair
 from viz_app.views.from_rnn.reach import reach
 from viz_app.views.from_rnn.three import three
+from viz_app.views.inside.controls import drop_similarity
 
 SECTIONS: dict[str, Callable[[CurrentRun], None]] = {
     "Three models": three,
@@ -32,6 +33,7 @@ SECTION = Choice("from-rnn-section", "Three models", options=tuple(SECTIONS))
 def from_rnn(shown: CurrentRun) -> None:
     """Draw the page."""
     ui.headline(say.QUESTION, say.ANSWER)
+    drop_similarity(shown)
     section = st.segmented_control(
         "Section", list(SECTIONS), required=True, label_visibility="collapsed",
         **url_state.bound(SECTION, url_state.get(SECTION)),

@@ -7,7 +7,7 @@ import streamlit as st
 from models import Scope
 from models.analysis.divergence import jensen_shannon
 from models.trace import AttentionSite, Trace
-from viz_app import ui, words
+from viz_app import ui, which_head, words
 from viz_app.components.maps import maps
 from viz_app.drawing.labels import labels, step_labels
 from viz_app.drawing.provenance import file_name
@@ -24,6 +24,7 @@ from viz_app.views.from_rnn import text as say
 
 NEAREST = "nearest"     # the head of all layers that is least apart from the alignment
 LAYER, HEAD = Choice("from-rnn-layer", NEAREST), Choice("from-rnn-head", 1)
+_HELP = "“Nearest head” is the one, among those of all layers, whose rows are on average closest to Bahdanau's."
 
 
 def pair(shown: CurrentRun) -> None:
@@ -84,15 +85,13 @@ def _both(first: Trace, second: Trace) -> Facts:
 
 def _chosen(sites: list[AttentionSite], nearest: tuple[int, int]) -> tuple[AttentionSite, int]:
     """The head picked, at first the one nearest to the alignment."""
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        options = [NEAREST, *range(1, len(sites) + 1)]
-        layer = st.segmented_control(
-            "Transformer's layer", options, required=True, **bound(LAYER, one_of(LAYER, options, NEAREST)),
-            format_func=lambda o: "nearest head" if o == NEAREST else str(o),
-            help="“Nearest head” is the one of all layers whose rows are on average least apart from Bahdanau's.",
+    layers, heads = [NEAREST, *range(1, len(sites) + 1)], list(range(1, sites[0].n_heads + 1))
+    layer, head = one_of(LAYER, layers, NEAREST), one_of(HEAD, heads, 1)
+    of_layer, of_head = bound(LAYER, layer), bound(HEAD, head)
+    with which_head.row():
+        which_head.one_of(
+            "Transformer's layer", of_layer["key"], layers, layer, of_layer["on_change"],
+            lambda o: "nearest head" if o == NEAREST else str(o), help=_HELP,
         )
-        numbers = list(range(1, sites[0].n_heads + 1))
-        head = st.segmented_control(
-            "Head", numbers, required=True, **bound(HEAD, one_of(HEAD, numbers, 1)), disabled=layer == NEAREST,
-        )
+        which_head.one_of("Head", of_head["key"], heads, head, of_head["on_change"], disabled=layer == NEAREST)
     return (sites[nearest[0]], nearest[1]) if layer == NEAREST else (sites[layer - 1], head - 1)

@@ -35,8 +35,8 @@ def same_rows(first: Trace, second: Trace) -> bool:
 
 def nearest(alignment: Tensor, sites: Sequence[AttentionSite]) -> tuple[int, int]:
     """(place in sites, head) with the least mean divergence from the alignment over all steps."""
-    each = [site.weights() for site in sites]                                                # (head, query, key)
-    apart = torch.stack([jensen_shannon(weights, alignment.expand_as(weights)).mean(-1) for weights in each])   # (site, head)
+    each = [[jensen_shannon(site.weights(head), alignment).mean() for head in range(site.n_heads)] for site in sites]
+    apart = torch.tensor(each)                                                               # (site, head)
     return tuple(divmod(int(apart.argmin()), apart.shape[1]))
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from models.analysis.reach import CNN, KINDS, Choice, holds
+from models.analysis.reach import CNN, LAYER_KINDS, Choice, holds
 from models.tokenizers.base import Encoding
 from viz_app import ui
 from viz_app.session import cache, parameters, reference_models, url_state
@@ -40,7 +40,7 @@ def layers(shown: CurrentRun) -> Layers | None:
         ui.note(slot, reach_text.too_long(n, LONGEST), bad=True, key="from-rnn")
         model, last = st.session_state.get(_KEPT, ("", None))
         return last if model == shown.scope.fingerprint else None
-    found = Layers(shown.trace.streams["source"], [_named(shown, kind, width, depth, seed) for kind in KINDS])
+    found = Layers(shown.trace.streams["source"], [_named(shown, kind, width, depth, seed) for kind in LAYER_KINDS])
     st.session_state[_KEPT] = shown.scope.fingerprint, found
     return found
 

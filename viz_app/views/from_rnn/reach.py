@@ -39,7 +39,7 @@ def reach(shown: CurrentRun) -> None:
         title = "Influence by distance: mean over the pairs that a layer can reach"
         note = caption(of_model(shown.trace, "source"))
         figure = charts.fading(there.reaches, look(st.context.theme.type), title, note)
-        st.plotly_chart(figure, theme=None, key="from-rnn-fading", config=ui.camera(f"{name}.by-distance"))
+        st.plotly_chart(ui.presented(figure), theme=None, key="from-rnn-fading", config=ui.camera(f"{name}.by-distance"))
         ui.checks_panel(ui.checked(reach_text.checks(there.reaches)), words.trained(shown.scope.training))
     with right, st.container(key="explanation"):
         st.markdown(reach_text.explained(there.reaches))

@@ -48,7 +48,7 @@ def _cnn(reach: Reach) -> str:
     beyond = n * n - int(reach.reaches.sum())
     sees = f"{choice.depth} layers of width {choice.width} see" if choice.depth > 1 else f"1 layer of width {choice.width} sees"
     outside = (
-        f"The other {beyond} of {n * n} pairs are exactly 0: this stack cannot know of them." if beyond
+        f"The other {beyond} of {n * n} pairs are exactly 0: this stack cannot see them." if beyond
         else f"That covers all {n * n} pairs of this sentence."
     )
     return (
@@ -66,7 +66,7 @@ def _attention(reach: Reach) -> str:
         "Distance may still count, because the inputs x hold the position vectors." if reach.positioned
         else "It is not told where tokens stand, so what differs with the distance comes from these tokens alone."
     )
-    said = f"On average an output answers most to {_where(most[0])} ({_mean(most)})"
+    said = f"On average an output responds most to {_where(most[0])} ({_mean(most)})"
     said += f" and least to {_where(least[0])} ({_mean(least)})." if most != least else "."
     return f"Full: every pair is one step apart, and nothing has to pass through the tokens between. {source} {said}"
 
@@ -101,8 +101,9 @@ def _times(ratio: float) -> str:
 
 
 HOW = (
-    "‖∂y_i/∂x_j‖ is the Frobenius norm of a block of the layer's Jacobian: how much the output at one place answers, all its "
-    "numbers together, to a small change of the input at another. Not a drawing: every cell is differentiated at this sentence. "
+    r"$\lVert \partial y_i / \partial x_j \rVert$ is the Frobenius norm of a block of the layer's Jacobian: how strongly the "
+    "output at one place, all its numbers together, responds to a small change of the input at another. Every cell is a true "
+    "derivative, taken at this sentence. "
     "Norms depend on the scale of the weights, so compare shapes between layers rather than heights."
 )
 

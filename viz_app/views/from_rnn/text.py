@@ -49,13 +49,14 @@ SCORED = (
 FIGURE_2 = (
     "**What to look for.** Bahdanau, Cho and Bengio (2015, figure 2) saw the score of models with one fixed vector drop as "
     "sentences grew longer; models with alignment held out better, and the one trained on sentences of up to 50 words did not drop "
-    "even there. The vector h_m has the same size for three words as for thirty, while an alignment goes back to every word."
+    "even there. The vector h(m) has the same size for three words as for thirty, while an alignment goes back to every word."
 )
 
 DIFFERENT_ROWS = "The two models split this pair into different tokens, so their rows cannot be compared, and nothing is drawn."
 
 JENSEN_SHANNON = (
-    "JS(p, q) = H((p + q)/2) − (H(p) + H(q))/2 with H(p) = −Σ p·log₂ p, in bits (Lin 1991): 0 where both rows are the same, 1 "
+    r"$\mathrm{JS}(p, q) = H\left(\frac{p + q}{2}\right) - \frac{H(p) + H(q)}{2}$ with $H(p) = -\sum p \log_2 p$, in bits "
+    "(Lin 1991): 0 where both rows are the same, 1 "
     "where no source token has weight in both. Both models read the same target, token by token (teacher forcing), so the rows "
     "stand for the same step."
 )

@@ -24,13 +24,13 @@ def has_fixed_vector(scope: Scope) -> bool:
     return scope.model.is_recurrent and not scope.model.kinds
 
 
-KINDS: dict[str, Callable[[Scope], bool]] = dict(zip(say.TITLES, (has_fixed_vector, has_alignment, has_heads), strict=True))
+ABILITIES: dict[str, Callable[[Scope], bool]] = dict(zip(say.TITLES, (has_fixed_vector, has_alignment, has_heads), strict=True))
 
 
 def three(shown: CurrentRun) -> None:
     """Draw the section."""
     source = shown.trace.streams["source"]
-    found = {title: reference_models.of_same_data(shown, suits) for title, suits in KINDS.items()}
+    found = {title: reference_models.of_same_data(shown, suits) for title, suits in ABILITIES.items()}
     there = {title: scope for title, scope in found.items() if scope is not None}
     if len(there) < len(found):
         ui.note(st.empty(), say.missing([title for title in found if title not in there]), key="from-rnn-three")

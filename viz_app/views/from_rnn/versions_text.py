@@ -32,7 +32,7 @@ def verdict(has_reference: bool, invented: bool, lost: bool) -> str:
         return "Lost: "
     if invented:
         return "Nothing lost."
-    return "Word for word what it should say." if has_reference else "Nothing that the others lack."
+    return "Word for word what it should say." if has_reference else "Nothing that the others do not have."
 
 
 def found(changes: Sequence[float]) -> str:
@@ -41,7 +41,7 @@ def found(changes: Sequence[float]) -> str:
     place = list(changes).index(least) + 1
     return (
         f"Changing the **first** token changes {100 * first:.0f} % of h(m)'s length, the **last** {100 * last:.0f} %, and "
-        f"token {place} of {len(changes)} least: {100 * least:.0f} %. What hardly moves h(m) can hardly be in what is written."
+        f"token {place} of {len(changes)} least: {100 * least:.0f} %. What barely changes h(m) can barely show in what is written."
     )
 
 

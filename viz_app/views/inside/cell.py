@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.analysis import head_walk
-from models.analysis.head_walk import Heads, Walk
+from models.analysis import head_sum, head_walk
+from models.analysis.head_sum import Heads
+from models.analysis.head_walk import Walk
+from models.analysis.slices import row_slices, slice_with
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing import provenance
@@ -39,20 +41,25 @@ class Cell:
         return head_walk.walk(self.site, self.query, self.head)
 
 
-def cell(trace: Trace, site: AttentionSite, head: int, query: int | None, key: int | None) -> Cell:
+def chosen_cell(trace: Trace, site: AttentionSite, head: int, query: int | None, key: int | None) -> Cell:
     """The chosen weight; where a token is not chosen or no longer there, a telling query and its strongest key."""
-    weights = site.weights(head)
-    n_query, n_key = weights.shape
-    if query is None or not 0 <= query < n_query:
-        strongest = weights[:, key].argmax() if key is not None and 0 <= key < n_key else None
-        query = _telling(trace, site, weights) if strongest is None else int(strongest)
-    if key is None or not 0 <= key < n_key:
-        key = int(weights[query].argmax())
+    if query is None or not 0 <= query < site.n_query:
+        is_there = key is not None and 0 <= key < site.n_key
+        query = _strongest_reader(site, head, key) if is_there else _telling(trace, site, head)
+    if key is None or not 0 <= key < site.n_key:
+        rows, place = slice_with(site, query)
+        key = int(site.weights(head, rows=rows)[place].argmax())
     return Cell(site, head, query, key)
 
 
-def _telling(trace: Trace, site: AttentionSite, weights: Tensor) -> int:
-    strongest, best = weights.max(-1)
+def _strongest_reader(site: AttentionSite, head: int, key: int) -> int:
+    site = site.read("q", "k")
+    return int(torch.cat([site.weights(head, rows=rows)[:, key] for rows in row_slices(site)]).argmax())
+
+
+def _telling(trace: Trace, site: AttentionSite, head: int) -> int:
+    site = site.read("q", "k")
+    strongest, best = map(torch.cat, zip(*(site.weights(head, rows=rows).max(-1) for rows in row_slices(site)), strict=True))
     query, key = (torch.tensor([_is_word(label) for label in labels(row)]) for row in trace.axes(site))
     return int(((strongest - TELLING).abs() + (~query).float() + (~key[best]).float()).argmin())
 
@@ -62,62 +69,63 @@ def _is_word(label: Label) -> bool:
     return not label.special and any(c.isalnum() for c in label.text)
 
 
-def token_choice(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
-    """The payload of the component `choice`: both token rows, with the weights of the chosen query."""
-    query, key = axes_labels(trace, at.site)
-    reads, read = words.axes(at.site, terms, writes(trace, at.site))
+def token_choice(trace: Trace, cell: Cell, terms: words.Terms, n_key: int | None = None) -> bytes:
+    """The payload of the component `choice`: both token rows, with the weights of the chosen query; of the keys the first `n_key`,
+    all if None."""
+    query, key = axes_labels(trace, cell.site)
+    reads, read = words.axes(cell.site, terms, writes(trace, cell.site))
     header = {
-        "queries": [label.as_json() for label in query], "keys": [label.as_json() for label in key],
-        "query": at.query, "key": at.key, "queryAxis": reads, "keyAxis": read,
-        "blocked": _reasons(at, range(len(key))),
+        "queries": [label.as_json() for label in query], "keys": [label.as_json() for label in key[:n_key]],
+        "query": cell.query, "key": cell.key, "queryAxis": reads, "keyAxis": read,
+        "blocked": _reasons(cell, range(len(key[:n_key]))),
     }
-    return pack(header, weights=at.site.weights(at.head)[at.query].numpy())
+    return pack(header, weights=cell.walk.weights[:n_key].numpy())
 
 
-def walk(trace: Trace, at: Cell, terms: words.Terms, stage: int = 0) -> bytes:
+def walk(trace: Trace, cell: Cell, terms: words.Terms, stage: int = 0) -> bytes:
     """The payload of the component `walk`: every stage of one weight, for the strongest keys; it starts at this `stage`."""
-    w = at.walk
-    every = None if words.is_alignment(at.site) else head_walk.heads(trace, at.site, at.query)
-    rows = shown_keys(w, at.key)
-    query, key = axes_labels(trace, at.site)
+    w = cell.walk
+    every = None if words.is_alignment(cell.site) else head_sum.heads(trace, cell.site, cell.query)
+    rows = shown_keys(w, cell.key)
+    query, key = axes_labels(trace, cell.site)
     others = torch.ones(len(w.weights), dtype=torch.bool)
     others[rows] = False
-    arrays, told = inside_columns.arrays(at.site, w, rows), stages(trace, at, terms, every)
-    columns, used = inside_columns.columns(at.site, arrays), {column for stage in told for column in stage.columns}
+    arrays, told = inside_columns.arrays(cell.site, w, rows), stages(trace, cell, terms, every)
+    columns, used = inside_columns.columns(cell.site, arrays), {column for stage in told for column in stage.columns}
     header: dict[str, Any] = {
-        "site": at.site.name, "head": at.head, "query": at.query, "key": at.key, "indices": rows, "stage": stage,
-        "lines": max(SHOWN_KEYS, at.site.n_heads) + 3,
-        "title": inside_text.title(at.site, at.head, terms, query[at.query], key[at.key], float(w.weights[at.key])),
+        "site": cell.site.name, "head": cell.head, "query": cell.query, "key": cell.key, "indices": rows, "stage": stage,
+        "lines": max(SHOWN_KEYS, cell.site.n_heads) + 3,
+        "title": inside_text.title(cell.site, cell.head, terms, query[cell.query], key[cell.key], float(w.weights[cell.key])),
         "stages": [asdict(s) for s in told],
         "columns": {name: inside_columns.as_json(column) for name, column in columns.items() if name in used},
         "links": [[name, title, next(i for i, s in enumerate(told) if name in s.columns)]
-                  for name, title in inside_columns.links(at.site)],
-        "queryLabel": labels(trace.axes(at.site)[0])[at.query].as_json(),      # its row is the vector of the token read
+                  for name, title in inside_columns.links(cell.site)],
+        "queryLabel": labels(trace.axes(cell.site)[0])[cell.query].as_json(),      # its row is the vector of the token read
         "keyLabels": [_numbered(key[j], j if len(rows) < len(key) else None) for j in rows],
-        "blocked": _reasons(at, rows), "n_keys": len(w.weights),
+        "blocked": _reasons(cell, rows), "n_keys": len(w.weights),
         "shown": inside_text.shown(len(rows), len(w.weights), float(w.weights[others].sum())),
-        **saving(provenance.head_name(trace, at.site, at.head, f"query{at.query + 1}", f"key{at.key + 1}"), facts(trace)),
+        **saving(provenance.head_name(trace, cell.site, cell.head, f"query{cell.query + 1}", f"key{cell.key + 1}"), facts(trace)),
         **(_head_scales(every) if every else {"n_heads": 0}),
     }
     arrays |= {"rest": w.parts[others].sum(0), **(_head_arrays(every) if every else {})}
     return pack(header, **{name: array.numpy() for name, array in arrays.items()})
 
 
-def heads_file(trace: Trace, at: Cell) -> str:
+def heads_file(trace: Trace, cell: Cell) -> str:
     """What a file of all heads at the chosen query is called."""
-    return provenance.file_name(trace, provenance.site_name(at.site), "heads", f"query{at.query + 1}")
+    return provenance.file_name(trace, provenance.site_name(cell.site), "heads", f"query{cell.query + 1}")
 
 
-def heads(trace: Trace, at: Cell, terms: words.Terms) -> bytes:
+def heads(trace: Trace, cell: Cell, terms: words.Terms) -> bytes:
     """The payload of the component `heads`: what each head adds at the chosen query."""
-    every = head_walk.heads(trace, at.site, at.query)
-    query, _ = axes_labels(trace, at.site)
-    lengths = head_walk.added_norms(at.site)
+    every = head_sum.heads(trace, cell.site, cell.query)
+    query, _ = axes_labels(trace, cell.site)
+    lengths = head_sum.added_norms(cell.site)
     header = {
-        "site": at.site.name, "head": at.head, "query": at.query,
-        **saving(heads_file(trace, at), facts(trace)),
-        "title": inside_text.heads_title(at.site, terms, query[at.query]),
-        "sentence": inside_text.heads_sentence(every, labels(trace.axes(at.site)[0])[at.query]),
+        "site": cell.site.name, "head": cell.head, "query": cell.query,
+        **saving(heads_file(trace, cell), facts(trace)),
+        "title": inside_text.heads_title(cell.site, terms, query[cell.query]),
+        "sentence": inside_text.heads_sentence(every, labels(trace.axes(cell.site)[0])[cell.query]),
         "queries": [label.as_json() for label in query], "longest": peak(lengths), **_head_scales(every),
     }
     cosines = {"along_total": every.along_total, "along_residual": every.along_residual}
@@ -132,16 +140,16 @@ def shown_keys(w: Walk, key: int) -> list[int]:
     return sorted(kept if key in kept else [*kept[:-1], key])
 
 
-def stages(trace: Trace, at: Cell, terms: words.Terms, every: Heads | None = None) -> list[Stage]:
+def stages(trace: Trace, cell: Cell, terms: words.Terms, every: Heads | None = None) -> list[Stage]:
     """The stages of this weight's walk."""
-    query, key = map(labels, trace.axes(at.site))
+    query, key = map(labels, trace.axes(cell.site))
     blocked: dict[str, int] = {}
-    for names in _reasons(at, range(len(at.walk.weights))):
+    for names in _reasons(cell, range(len(cell.walk.weights))):
         for name in names:
             blocked[name] = blocked.get(name, 0) + 1
-    if every is None and not words.is_alignment(at.site):
-        every = head_walk.heads(trace, at.site, at.query)
-    return inside_stages.stages(Scene(at.site, at.walk, every, at.key, query[at.query], key[at.key], blocked, terms))
+    if every is None and not words.is_alignment(cell.site):
+        every = head_sum.heads(trace, cell.site, cell.query)
+    return inside_stages.stages(Scene(cell.site, cell.walk, every, cell.key, query[cell.query], key[cell.key], blocked, terms))
 
 
 def _numbered(label: Label, place: int | None) -> list:
@@ -150,12 +158,12 @@ def _numbered(label: Label, place: int | None) -> list:
     return [text if place is None else f"{place} {text}", *rest]
 
 
-def _reasons(at: Cell, keys) -> list[list[str]]:
+def _reasons(cell: Cell, keys) -> list[list[str]]:
     """For each of these keys, the mask layers that hide it from the query."""
-    n_query, n_key = at.site.q.shape[2], at.site.k.shape[2]
+    n_query, n_key = cell.site.q.shape[2], cell.site.k.shape[2]
     hidden: list[list[str]] = [[] for _ in range(n_key)]
-    for layer in at.site.mask.layers:
-        row = layer.allowed[0, min(at.head, layer.allowed.shape[1] - 1)].expand(n_query, n_key)[at.query]
+    for layer in cell.site.mask.layers:
+        row = layer.allowed[0, min(cell.head, layer.allowed.shape[1] - 1)].expand(n_query, n_key)[cell.query]
         for j in (~row).nonzero().flatten().tolist():
             hidden[j].append(layer.name)
     return [hidden[j] for j in keys]

@@ -1,19 +1,21 @@
 """The controls of the page Inside a head: which picture, of which head and weight, and under which similarity."""
 
+from functools import partial
+
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from models.analysis.head_measures import MEASURES
-from models.layers.similarity import KINDS
-from models.trace import Trace
-from viz_app import words
+from models.layers.similarity import SIMILARITIES
+from viz_app import which_head, words
 from viz_app.components.plain import plain
+from viz_app.drawing.notes import small_print
 from viz_app.drawing.sites import by_kind
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import chosen_focus, lock_token, pick_head
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Several, Whole
-from viz_app.session.url_state import Focus
 from viz_app.views.inside import similarity, text
 from viz_app.views.inside.payloads import Choices, compared_heads
 from viz_app.views.inside.several import FIRST, MOST, toggled
@@ -22,29 +24,31 @@ VIEW, CONVENTION = Choice("inside-view"), Choice("inside-convention")
 KEY, STAGE = Whole("inside-key"), Whole("inside-stage", 0)
 HEADS, MEASURE = Several("inside-heads", most=MOST), Choice("inside-measure", FIRST, options=tuple(MEASURES))
 SIMILARITY = Choice("similarity")       # none is the model's own
-WIDE = 190      # px of a control beside the tokens
-_KIND, _LAYER, _HEAD, _SIMILARITY = "inside-kind", "inside-layer", "inside-head", "similarity-choice"
+WIDE, WIDER = 190, 290      # px of a control beside the tokens
+_SIMILARITY = "similarity-choice"
 
 
 def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     """Draw the controls: a row that wraps where the page is narrow, and below it, beside room for the tokens, what is chosen less
     often. What they and the other pages' choices say, and that room."""
-    row = st.container(horizontal=True, gap="small", key="inside-controls", vertical_alignment="bottom")
+    row = which_head.row()
     below = st.container(horizontal=True, gap="medium", key="inside-tokens", vertical_alignment="top")
     tokens = below.container(key="inside-token-rows")
-    with row if url_state.get(VIEW) == "several" else below:       # which has no tokens to choose
+    several = url_state.get(VIEW) == "several"                     # which has no tokens to choose
+    with row if several else below:
         name = choose_similarity(run)
-    site, focus = url_state.focus(similarity.under(run, name).trace)
+    site, focus = chosen_focus(similarity.under(run, name).trace)
+    kinds = dict(by_kind(run.trace))
     with row:
-        view = _pick("Show", VIEW, text.views(site, sum(s.n_heads for s in dict(by_kind(run.trace))[site.kind])))
-        _head_controls(run.trace, focus, only_kind=view == "several")
+        which_head.which_head(kinds, run.trace.attention[focus.site], focus.head, partial(_move, site.kind), heads=not several)
+        view = _pick("Show", VIEW, text.views(site, sum(s.n_heads for s in kinds[site.kind])))
     conventions = text.conventions(site)
     convention = next(iter(conventions))
     if view == "matrices":
         with below:
             chosen = url_state.one_of(CONVENTION, list(conventions), convention)
             convention = st.selectbox(
-                "Convention", list(conventions), format_func=conventions.get, width=WIDE, **url_state.bound(CONVENTION, chosen)
+                "Convention", list(conventions), format_func=conventions.get, width=WIDER, **url_state.bound(CONVENTION, chosen)
             )
     lock = int(focus.lock[1:]) if focus.lock else None
     query, key = (None, lock) if focus.lock.startswith("k") else (lock, url_state.get(KEY))
@@ -53,25 +57,12 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     return Choices(name, view, convention, site.name, focus.head, query, key, stage, heads, measure), tokens
 
 
-def _head_controls(trace: Trace, focus: Focus, only_kind: bool) -> None:
-    """Which head: the same choice as on the Attention page."""
-    kinds, site = dict(by_kind(trace)), trace.attention[focus.site]
-    st.session_state[_KIND], st.session_state[_LAYER], st.session_state[_HEAD] = site.kind, site.layer + 1, focus.head + 1
-
-    def move() -> None:
-        if st.session_state[_KIND] != site.kind:
-            url_state.keep(KEY, None)                        # another kind reads other tokens, with other heads
-            url_state.keep(HEADS, None)
-        chosen = kinds[st.session_state[_KIND]]
-        layer = min(st.session_state[_LAYER], len(chosen)) - 1
-        url_state.pick(chosen[layer].name, min(st.session_state[_HEAD], chosen[layer].n_heads) - 1)
-
-    for label, key, options, named in (
-        ("Attention", _KIND, list(kinds), lambda kind: words.kind_short(kinds[kind][0])),
-        ("Layer", _LAYER, [s.layer + 1 for s in kinds[site.kind]], str), ("Head", _HEAD, list(range(1, site.n_heads + 1)), str),
-    )[: 3 if (site.n_heads > 1 or len(kinds[site.kind]) > 1) and not only_kind else 1]:
-        help_ = words.GLOSSARY.get(label.lower())
-        st.segmented_control(label, options, required=True, key=key, format_func=named, on_change=move, help=help_)
+def _move(kind: str, site: str, head: int) -> None:
+    """Look at this head. One of another `kind` reads other tokens, among other heads."""
+    if live.session().shown.trace.attention[site].kind != kind:
+        url_state.keep(KEY, None)
+        url_state.keep(HEADS, None)
+    pick_head(site, head)
 
 
 def _pick(label: str, choice: Choice, names: dict[str, str]) -> str:
@@ -84,7 +75,7 @@ def _pick(label: str, choice: Choice, names: dict[str, str]) -> str:
 
 def choose_weight(query: int, key: int) -> None:
     """Look at another weight; a negative key means the strongest."""
-    url_state.lock(f"q{query}")
+    lock_token(f"q{query}")
     url_state.keep(KEY, key if key >= 0 else None)
 
 
@@ -100,7 +91,7 @@ def choose_measure(name: str) -> None:
 
 def hold_query(query: int) -> None:
     """Draw the lines of this token alone, or with a negative one of all."""
-    url_state.lock(f"q{query}" if query >= 0 else "")
+    lock_token(f"q{query}" if query >= 0 else "")
 
 
 def keep_stage(stage: int) -> None:
@@ -111,7 +102,7 @@ def keep_stage(stage: int) -> None:
 def other_similarity(run: CurrentRun) -> str:
     """The similarity asked for instead of the model's own; empty for its own, and where it cannot be exchanged."""
     chosen = url_state.get(SIMILARITY)
-    if not run.scope.model.similarity or chosen not in KINDS or chosen == run.scope.model.similarity:
+    if not run.scope.model.similarity or chosen not in SIMILARITIES or chosen == run.scope.model.similarity:
         return ""
     return chosen
 
@@ -128,10 +119,10 @@ def choose_similarity(run: CurrentRun) -> str:
         url_state.keep(SIMILARITY, None if name == own else name)
 
     st.selectbox(
-        "Similarity", list(KINDS), key=_SIMILARITY, on_change=keep, width=WIDE,
-        format_func=lambda name: f"{name} (trained with)" if name == own else f"{name}: {KINDS[name].formula}",
-        help="How query and key are compared. Under any but the model's own the same weights do what they were never "
-        "trained for; what it has to learn besides (t, M, or W, U and v) starts as in a new model.",
+        "Similarity", list(SIMILARITIES), key=_SIMILARITY, on_change=keep, width=WIDE,
+        format_func=lambda name: f"{name} (own)" if name == own else f"{name}: {SIMILARITIES[name].formula}",
+        help="How query and key are compared. Under any other than the model's own, the weights are used in a way they were not "
+        "trained for; what that similarity has to learn besides (t, M, or W, U and v) starts as in a new model.",
     )
     name = other_similarity(run)
     if name:
@@ -143,3 +134,11 @@ def note_similarity(drawn: Pictures) -> None:
     """Draw what `similarity.note` has put among the pictures."""
     if similarity.NOTE in drawn:
         plain(drawn[similarity.NOTE], key=similarity.NOTE)
+
+
+def drop_similarity(run: CurrentRun) -> None:
+    """On a page that shows a model with its own similarity: say so where another was chosen, and let that go."""
+    if name := other_similarity(run):
+        with st.container(horizontal=True, gap="small", vertical_alignment="center", key="dropped"):
+            plain(small_print(words.dropped(name, run.scope.model.similarity)), key="note dropped")
+            st.button("Let it go", key="drop", on_click=url_state.keep, args=(SIMILARITY, None))

@@ -5,8 +5,9 @@ import io
 
 import numpy as np
 
-from models.analysis import head_walk
+from models.analysis import head_sum
 from models.trace import Trace
+from viz_app.drawing.cells import around, is_long
 from viz_app.drawing.export import texts
 from viz_app.drawing.labels import labels
 from viz_app.views.inside import matrices as inside_matrices
@@ -15,12 +16,12 @@ from viz_app.views.inside.named_terms import named_scores
 from viz_app.views.inside.scaling import bars, curves
 
 
-def walk_csv(trace: Trace, at: Cell) -> str:
+def walk_csv(trace: Trace, cell: Cell) -> str:
     """A row a key, all of them: score, the mask's verdict, masked score, weight, then the terms that sum to the score and
     weight·v, number by number; under the scaled dot product q·k too. Where a score has named terms, each of them and its
     numbers."""
-    w, names = at.walk, labels(trace.axes(at.site)[1])
-    raw = {"q·k": w.raw} if at.site.similarity.name == "scaled dot" else {}
+    w, names = cell.walk, labels(trace.axes(cell.site)[1])
+    raw = {"q·k": w.raw} if cell.site.similarity.name == "scaled dot" else {}
     sums = {f"{name} term": scores for name, scores in named_scores(w).items()}
     products = {"term": w.compared.terms, **{f"{term.name} term": term.products for term in w.named}, "weight·v": w.parts}
     heading = ["key", *raw, *sums, "score", "allowed", "masked", "weight"]
@@ -34,19 +35,19 @@ def walk_csv(trace: Trace, at: Cell) -> str:
     return _table(heading, rows)
 
 
-def walk_npz(trace: Trace, at: Cell) -> bytes:
+def walk_npz(trace: Trace, cell: Cell) -> bytes:
     """Every vector and number of the walk under its name (a, memory, q, k, v, compared_q, compared_k, met, terms, scores, …
     b), all keys, what the similarity has learned, and the tokens; where there is W_O, every head's part and the output."""
-    w = at.walk
-    query, key = trace.axes(at.site)
+    w = cell.walk
+    query, key = trace.axes(cell.site)
     names = ("a", "memory", "q", "k", "v", "scores", "allowed", "masked", "weights", "parts", "b")
     arrays = {name: getattr(w, name).numpy() for name in names}
     compared = {"compared_q": w.compared.q, "compared_k": w.compared.k, "met": w.compared.met, "terms": w.compared.terms}
     compared |= {f"{term.name}_terms": term.products for term in w.named}
     compared |= {f"{name}_scores": scores for name, scores in named_scores(w).items()}
-    more = compared | {f"learned_{name}": value for name, value in at.site.similarity.learned.items()}
-    if at.site.projections:
-        every = head_walk.heads(trace, at.site, at.query)
+    more = compared | {f"learned_{name}": value for name, value in cell.site.similarity.learned.items()}
+    if cell.site.projections:
+        every = head_sum.heads(trace, cell.site, cell.query)
         more |= {"added": w.added, "head_out": every.head_out, "heads_added": every.added}
         more |= {"output": every.total} | ({} if every.bias is None else {"bias": every.bias})
         more |= {} if every.residual is None else {"residual": every.residual}
@@ -54,28 +55,31 @@ def walk_npz(trace: Trace, at: Cell) -> bytes:
     return _npz(arrays | {"query_tokens": texts(labels(query)), "key_tokens": texts(labels(key)), "query": np.array(w.query)})
 
 
-def matrices_npz(at: Cell) -> bytes:
-    """x, memory, W_Q … W_O (this head's blocks), q, k, v, scores, weights, b and added, a token a row; and where it may read."""
-    arrays = {name: value.numpy() for name, value in inside_matrices.numbers(at.site, at.head).items()}
-    return _npz({**arrays, "allowed": at.site.allowed(head=at.head).numpy()})
+def matrices_npz(cell: Cell) -> bytes:
+    """x, memory, W_Q … W_O (this head's blocks), q, k, v, scores, weights, b and added, a token a row; and where it may read.
+    Of a long text the part round the chosen weight, whose `first` query and key are counted from 0."""
+    arrays = {name: value.numpy() for name, value in inside_matrices.numbers(cell).items()}
+    rows, columns = around(cell.site, (cell.query, cell.key))
+    first = {"first": np.array([rows.start, columns.start])} if is_long(cell.site) else {}
+    return _npz({**arrays, "allowed": cell.site.allowed(head=cell.head, rows=rows)[:, columns].numpy(), **first})
 
 
-def scaling_csv(trace: Trace, at: Cell) -> str:
+def scaling_csv(trace: Trace, cell: Cell) -> str:
     """Entropy and the gradient's norm, by the scores and by q·k, for each divisor; then the weights with and without the division
     for each key shown."""
-    rows = [["divisor", c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]] for c in curves(at)]
-    rows += [["weight", b["key"], b["softmax"], b["weight"], ""] for b in bars(trace, at)]
+    rows = [["divisor", c["divisor"], c["entropy"], c["gradient"], c["product_gradient"]] for c in curves(cell)]
+    rows += [["weight", b["key"], b["softmax"], b["weight"], ""] for b in bars(trace, cell)]
     return _table(["what", "divisor | key", "entropy (nats) | softmax", "gradient norm | weight", "gradient norm by q·k"], rows)
 
 
-def heads_csv(trace: Trace, at: Cell) -> str:
+def heads_csv(trace: Trace, cell: Cell) -> str:
     """A row a head at the chosen query: length, cosine with the output and with the stream, then the vector it adds."""
-    every = head_walk.heads(trace, at.site, at.query)
+    every = head_sum.heads(trace, cell.site, cell.query)
     cosines = {"cosine with output": every.along_total}
     cosines |= {} if every.residual is None else {"cosine with stream": every.along_residual}
     heading = ["head", "length", *cosines, *(f"added {d}" for d in range(1, len(every.total) + 1))]
     rows = [
-        [h + 1, every.norms[h], *(cosine[h] for cosine in cosines.values()), *every.added[h]] for h in range(at.site.n_heads)
+        [h + 1, every.norms[h], *(cosine[h] for cosine in cosines.values()), *every.added[h]] for h in range(cell.site.n_heads)
     ]
     foot = ({} if every.bias is None else {"bias": every.bias}) | {"output": every.total}
     foot |= {} if every.residual is None else {"stream": every.residual}

@@ -14,6 +14,7 @@ from models.analysis import head_walk
 from models.analysis.score_terms import sides
 from models.trace import AttentionSite, Trace
 from viz_app import words
+from viz_app.drawing.cells import around, is_long
 from viz_app.drawing.labels import axes_labels
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
@@ -23,45 +24,64 @@ from viz_app.views.inside.cell import Cell
 from viz_app.views.inside.named_terms import CONTENT
 
 
-def matrices(trace: Trace, at: Cell, terms: words.Terms, convention: str = "rows") -> bytes:
+def matrices(trace: Trace, cell: Cell, terms: words.Terms, convention: str = "rows") -> bytes:
     """The payload of the component `matrices`. Raises ValueError for a convention other than rows and columns."""
     if convention not in ("rows", "columns"):
         raise ValueError(f"convention must be rows or columns, not {convention!r}")
-    site, head, values = at.site, at.head, numbers(at.site, at.head)
-    if _reads_itself(site):
+    site, head, values = cell.site, cell.head, numbers(cell)
+    rows, columns = part = around(site, (cell.query, cell.key))
+    if one := _reads_itself(site) and rows == columns:
         del values["memory"]                                # the same vectors as x: sent once
-    query, key = axes_labels(trace, site)
+    query, key = (row[shown] for row, shown in zip(axes_labels(trace, site), part, strict=True))
     header: dict[str, Any] = {
-        "site": site.name, "head": head, "query": at.query, "key": at.key, "convention": convention,
+        "site": site.name, "head": head, "query": cell.query - rows.start, "key": cell.key - columns.start,
+        "first": [rows.start, columns.start], "part": _part(site, rows, columns), "convention": convention,
         "title": f"{words.head_title(site, head, terms)}, as matrices",
         **saving(head_name(trace, site, head, convention), facts(trace)),
         "tokens": {"query": [label.as_json() for label in query], "key": [label.as_json() for label in key]},
         "masks": [layer.name for layer in site.mask.layers],
-        "matrices": _matrices(site, values), "equations": equations(site, convention),
+        "matrices": _matrices(site, values), "equations": equations(site, convention, one),
     }
-    return pack(header, blocked=blocked_bits(site).numpy(), **{name: v.contiguous().numpy() for name, v in values.items()})
+    blocked = blocked_bits(site, head, rows)[:, columns].contiguous()
+    return pack(header, blocked=blocked.numpy(), **{name: v.contiguous().numpy() for name, v in values.items()})
 
 
-def numbers(site: AttentionSite, head: int) -> dict[str, Tensor]:
-    """Every matrix of the head, a token a row: x, memory, W_Q … W_O (the head's blocks), q, k, v, scores, weights, b, added,
-    what the similarity has learned, and what it makes of q and k (compared_q, compared_k). An alignment has no x, memory, v
-    (they are its q, k and k), no projections and nothing added."""
-    q, k, b = site.q[0, head], site.k[0, head], site.head_out(head)
-    found = {"q": q, "k": k, "scores": site.scores(head), "weights": site.weights(head), "b": b}
+def _part(site: AttentionSite, rows: slice, columns: slice) -> str:
+    """What is shown of a long text and what is not; "" of one that is there as a whole."""
+    if not is_long(site):
+        return ""
+    queries = f"queries {rows.start} to {rows.stop - 1} of {site.n_query}"
+    keys = f"keys {columns.start} to {columns.stop - 1} of {site.n_key}"
+    return f"Round the chosen weight: {queries} and {keys}. The softmax and the mixture of the values are over all keys."
+
+
+def numbers(cell: Cell) -> dict[str, Tensor]:
+    """Every matrix of the head, a token a row, of a long text the part round the chosen weight: x, memory, W_Q … W_O (the head's
+    blocks), q, k, v, scores, weights, b, added, what the similarity has learned, and what it makes of q and k (compared_q,
+    compared_k). An alignment has no x, memory, v (they are its q, k and k), no projections and nothing added."""
+    site, head = cell.site, cell.head
+    rows, columns = around(site, (cell.query, cell.key))
+    q, k, b = site.q[0, head, rows], site.k[0, head, columns], site.head_out(head, rows=rows)
+    scores, weights = (made(head, rows=rows)[:, columns] for made in (site.scores, site.weights))
+    found = {"q": q, "k": k, "scores": scores, "weights": weights, "b": b}
     if site.terms:
-        every = torch.arange(site.n_query)
-        found |= {CONTENT: site.similarity(q, k)} | {term.name: term.scores(head, every, site.n_key) for term in site.terms}
+        queries = torch.arange(site.n_query)[rows]
+        found |= {CONTENT: site.similarity(q, k)}
+        found |= {term.name: term.scores(head, queries, site.n_key)[:, columns] for term in site.terms}
     if site.similarity.name not in ("dot", "scaled dot"):
         made = dict(zip(("compared_q", "compared_k"), sides(site.similarity, q, k), strict=True))
         found |= made | {f"learned_{name}": value for name, value in site.similarity.learned.items()}
     if words.is_alignment(site):
         return found
     blocks = {name: head_walk.block(site, name, head)[0] for name in ("W_Q", "W_K", "W_V", "W_O")}
-    return found | blocks | {"x": site.x[0], "memory": site.memory[0], "v": site.v[0, head], "added": b @ blocks["W_O"]}
+    return found | blocks | {
+        "x": site.x[0, rows], "memory": site.memory[0, columns], "v": site.v[0, head, columns], "added": b @ blocks["W_O"],
+    }
 
 
-def equations(site: AttentionSite, convention: str) -> list[dict[str, Any]]:
-    """The products in order. A term is a sign, or a matrix with its name; `transposed` is against the row convention's."""
+def equations(site: AttentionSite, convention: str, one: bool | None = None) -> list[dict[str, Any]]:
+    """The products in order. A term is a sign, or a matrix with its name; `transposed` is against the row convention's. `one`: the
+    vectors that queries, keys and values are made of are one matrix, as in a text that reads itself."""
     write = _Writer(convention == "rows")
     if words.is_alignment(site):
         names = {"q": "S", "k": "H", "v": "H", "scores": "E", "b": "C"}
@@ -70,7 +90,7 @@ def equations(site: AttentionSite, convention: str) -> list[dict[str, Any]]:
         )]  # fmt: skip
     self_attention = _reads_itself(site)
     x, memory = ("X", "X" if self_attention else "M") if write.by_rows else ("I", "I" if self_attention else "M")
-    key_array = "x" if self_attention else "memory"
+    key_array = "x" if (self_attention if one is None else one) else "memory"
     return [
         write.projection("q", "Q", "x", x, "Queries:", _has_bias(site, "Q")),
         write.projection("k", "K", key_array, memory, "Keys:", _has_bias(site, "K")),

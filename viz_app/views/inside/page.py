@@ -15,8 +15,9 @@ from viz_app.components.several import several
 from viz_app.components.walk import walk
 from viz_app.drawing import provenance
 from viz_app.drawing.stamp import facts
-from viz_app.session import live, url_state
+from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import pick_head
 from viz_app.session.live import Pictures
 from viz_app.views.attention.no_attention import no_attention
 from viz_app.views.inside import files, scaling, similarity, text
@@ -66,7 +67,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, tokens: DeltaGe
     elif view == "several":
         several(drawn["several"], partial(choose_head, choices), choose_measure, hold_query)
     elif view == "heads":
-        heads(drawn["heads"], lambda head: url_state.pick(site.name, head))
+        heads(drawn["heads"], lambda head: pick_head(site.name, head))
     else:
         _scaling(compared.trace, cell)
     left, right = st.columns(2, gap="medium")
@@ -86,14 +87,15 @@ def _scaling(trace: Trace, cell: Cell) -> None:
         "entropy": ("How evenly attention is spread", "entropy (nats)"),
         "product_gradient": ("How strongly weights answer to q·k", "‖∂weights/∂(q·k)‖"),
     }
-    st.markdown(scaling.says(cell))
+    st.markdown(scaling.sentence(cell))
     left, right = st.columns([1.25, 1], gap="medium")
     with left:
-        st.altair_chart(scaling.weights_chart(trace, cell, dark), key="inside-bars")
+        st.altair_chart(ui.presented(scaling.weights_chart(trace, cell, dark)), key="inside-bars")
         st.markdown(scaling.table(cell))
     with right:
         for field, (title, unit) in curves.items():
-            st.altair_chart(scaling.curve_chart(cell, field, title, unit, dark), key=f"inside-{field}")
+            chart = scaling.curve_chart(cell, field, title, unit, dark)
+            st.altair_chart(ui.presented(chart), key=f"inside-{field}")
 
 
 def _downloads(cell: Cell, choices: Choices) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from models.analysis import head_walk
+from models.analysis import walk_checks
 from models.analysis.checks import Check, check_site
 from models.trace import Trace
 from viz_app import words
@@ -57,7 +57,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
 def _checks(trace: Trace, cell: Cell) -> list[Check]:
     """Of a head that can be walked each step; of another what must hold of its weights."""
     walked = cell.site.projections or words.is_alignment(cell.site)
-    return head_walk.check_walk(trace, cell.site, cell.query, cell.head) if walked else check_site(cell.site)
+    return walk_checks.check_walk(trace, cell.site, cell.query, cell.head) if walked else check_site(cell.site)
 
 
 def _of_several(run: CurrentRun, choices: Choices) -> Pictures:
@@ -87,4 +87,4 @@ def chosen(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, Cell]:
     """The run under the chosen similarity, and the chosen weight of it."""
     compared = similarity.under(run, choices.similarity)
     site = compared.trace.attention[choices.site]
-    return compared, cells.cell(compared.trace, site, choices.head, choices.query, choices.key)
+    return compared, cells.chosen_cell(compared.trace, site, choices.head, choices.query, choices.key)

@@ -7,16 +7,19 @@ import altair as alt
 import torch
 from torch import Tensor
 
-from models.analysis import head_walk
-from models.analysis.head_walk import Scaling
+from models.analysis import softmax
+from models.analysis.softmax import Scaling
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.colours import ACCENT
+from viz_app.drawing.frame import titled
 from viz_app.drawing.labels import labels
 from viz_app.views.inside.cell import Cell, shown_keys
 
 WITHOUT = "#c8590b"      # the softmax without the division; with it, the accent that weights have everywhere
 WITHOUT_DARK, ACCENT_DARK = "#ff9d5c", "#9dbcff"
+HOLLOW = "26"            # of FF: how opaque a bar of the softmax without the division is
+DASHES = [[9, 3], [2, 2]]      # the rules with the division and without: told apart without colours, too
 POINTS = 41              # divisors on a curve
 
 
@@ -35,70 +38,72 @@ class Compared:
     mean_product_gradient: tuple[float, float]
 
 
-def compared(at: Cell) -> Compared:
+def compared(cell: Cell) -> Compared:
     """The numbers of the page, with first, without second."""
-    site, root = at.site, math.sqrt(at.site.d_head)
-    raw, allowed = head_walk.raw_scores(site, at.head), site.allowed(head=at.head)
-    added = head_walk.undivided_scores(site, at.head)
-    every = [head_walk.scaling(raw, allowed, divisor, added) for divisor in (root, 1.0)]
-    one = [head_walk.scaling(raw[at.query], allowed[at.query], divisor, added[at.query]) for divisor in (root, 1.0)]
+    site, root = cell.site, math.sqrt(cell.site.d_head)
+    raw, allowed = softmax.raw_scores(site, cell.head), site.allowed(head=cell.head)
+    added = softmax.undivided_scores(site, cell.head)
+    every = [softmax.scaling(raw, allowed, divisor, added) for divisor in (root, 1.0)]
+    one = [softmax.scaling(raw[cell.query], allowed[cell.query], divisor, added[cell.query]) for divisor in (root, 1.0)]
     rows = allowed.any(-1)
     spread = [_spread(s.scores[allowed]) for s in every]
     return Compared(
-        root, int(allowed[at.query].sum()), *one, tuple(spread),
+        root, int(allowed[cell.query].sum()), *one, tuple(spread),
         *(tuple(_mean(getattr(s, name)[rows]) for s in every) for name in ("entropy", "gradient", "product_gradient")),
     )
 
 
-def curves(at: Cell) -> list[dict[str, float]]:
+def curves(cell: Cell) -> list[dict[str, float]]:
     """Of the chosen query's softmax, for divisors from ¼ to 4·√d_k evenly on a log scale: entropy (nats), and the norm of its
     gradient by the scores and by q·k."""
-    site = at.site
-    raw, allowed = head_walk.raw_scores(site, at.head)[at.query], site.allowed(head=at.head)[at.query]
-    added = head_walk.undivided_scores(site, at.head)[at.query]
+    site = cell.site
+    raw, allowed = softmax.raw_scores(site, cell.head)[cell.query], site.allowed(head=cell.head)[cell.query]
+    added = softmax.undivided_scores(site, cell.head)[cell.query]
     ends = math.log(0.25), math.log(4 * math.sqrt(site.d_head))
-    found = [head_walk.scaling(raw, allowed, float(d), added) for d in torch.linspace(*ends, POINTS, dtype=torch.float64).exp()]
+    found = [softmax.scaling(raw, allowed, float(d), added) for d in torch.linspace(*ends, POINTS, dtype=torch.float64).exp()]
     fields = ("entropy", "gradient", "product_gradient")
     return [{"divisor": s.divisor, **{field: float(getattr(s, field)) for field in fields}} for s in found]
 
 
-def bars(trace: Trace, at: Cell) -> list[dict]:
+def bars(trace: Trace, cell: Cell) -> list[dict]:
     """The chosen query's weights, two rows a key: with and without √d_k; the strongest keys of a long input."""
-    c = compared(at)
-    names = labels(trace.axes(at.site)[1])
+    c = compared(cell)
+    names = labels(trace.axes(cell.site)[1])
     return [
         {"key": f"{j} {names[j].text}", "place": j, "softmax": name, "weight": float(scaling.weights[j])}
-        for j in shown_keys(at.walk, at.key)
-        for name, scaling in ((_with(at.site), c.with_root), ("without", c.without))
+        for j in shown_keys(cell.walk, cell.key)
+        for name, scaling in ((_with(cell.site), c.with_root), ("without", c.without))
     ]
 
 
-def weights_chart(trace: Trace, at: Cell, dark: bool = False) -> alt.Chart:
-    """Bars: the softmax with and without the division."""
-    return (
-        alt.Chart(alt.Data(values=bars(trace, at)))
+def weights_chart(trace: Trace, cell: Cell, dark: bool = False) -> alt.Chart:
+    """Bars: the softmax with the division, filled, and without, hollow."""
+    colours = _colours(cell.site, dark)
+    chart = (
+        alt.Chart(alt.Data(values=bars(trace, cell)))
         .mark_bar()
         .encode(
             x=alt.X(
                 "key:N", sort=alt.SortField("place"), title="what is read (key)",
-                axis=alt.Axis(labelAngle=-45, labelLimit=90, labelOverlap=False),
+                axis=alt.Axis(labelAngle=-45, labelLimit=90, labelOverlap=False, titlePadding=2),
             ),
-            xOffset=alt.XOffset("softmax:N", sort=[_with(at.site), "without"]),
+            xOffset=alt.XOffset("softmax:N", sort=[_with(cell.site), "without"]),
             y=alt.Y("weight:Q", title="weight", scale=alt.Scale(domain=[0, 1])),
-            color=alt.Color("softmax:N", title=None, scale=_colours(at.site, dark), legend=alt.Legend(orient="top")),
+            fill=_told_by(alt.Fill, _scale(cell.site, [colours.range[0], colours.range[1] + HOLLOW])),
+            stroke=_told_by(alt.Stroke, colours),
             tooltip=["key:N", "softmax:N", alt.Tooltip("weight:Q", format=".6f")],
         )
-        .properties(height=330, title="This query's weights, with and without the division")
     )
+    return titled(chart, "This query's weights, with and without the division", 285)
 
 
-def curve_chart(at: Cell, field: str, title: str, unit: str, dark: bool = False) -> alt.LayerChart:
+def curve_chart(cell: Cell, field: str, title: str, unit: str, dark: bool = False) -> alt.LayerChart:
     """`field` of `curves` against the divisor, with √d_k and 1 marked."""
-    root = math.sqrt(at.site.d_head)
+    root = math.sqrt(cell.site.d_head)
     ink = ACCENT_DARK if dark else ACCENT
-    marks = [{"divisor": root, "softmax": _with(at.site)}, {"divisor": 1.0, "softmax": "without"}]
+    marks = [{"divisor": root, "softmax": _with(cell.site)}, {"divisor": 1.0, "softmax": "without"}]
     line = (
-        alt.Chart(alt.Data(values=curves(at)))
+        alt.Chart(alt.Data(values=curves(cell)))
         .mark_line(color=ink)
         .encode(
             x=alt.X("divisor:Q", scale=alt.Scale(type="log", nice=False), title="divisor of q·k",
@@ -109,22 +114,22 @@ def curve_chart(at: Cell, field: str, title: str, unit: str, dark: bool = False)
     )
     rules = (
         alt.Chart(alt.Data(values=marks))
-        .mark_rule(strokeWidth=2, strokeDash=[5, 3])
+        .mark_rule(strokeWidth=2)
         .encode(
-            x="divisor:Q",
-            color=alt.Color("softmax:N", title=None, scale=_colours(at.site, dark), legend=alt.Legend(orient="top")),
+            x="divisor:Q", color=_told_by(alt.Color, _colours(cell.site, dark)),
+            strokeDash=_told_by(alt.StrokeDash, _scale(cell.site, DASHES)),
         )
     )
-    return (line + rules).properties(height=270, title=title)
+    return titled(line + rules, title, 270)
 
 
-def says(at: Cell) -> str:
+def sentence(cell: Cell) -> str:
     """What the numbers come to, in words; only what these numbers show."""
-    c = compared(at)
+    c = compared(cell)
     if c.n_open <= 1:
         return "This query may read at most one token: softmax has nothing to choose, whatever the scores are divided by."
     with_root, without = c.with_root, c.without
-    divided = [term.name for term in at.site.terms if term.divisor]
+    divided = [term.name for term in cell.site.terms if term.divisor]
     means = f"Here q·k stands for all that is divided: content, {words.listed(divided)}. " if divided else ""
     return means + (
         f"Without the division the scores would lie {c.root:.3g} times as far apart, and the strongest weight here would be "
@@ -132,7 +137,7 @@ def says(at: Cell) -> str:
         f"{_answer(with_root.gradient, without.gradient)} when a score moves. But the scores would then be q·k itself, and no "
         "1/√dₖ would stand between (chain rule): when q·k moves, the weights would answer "
         f"{_answer(with_root.product_gradient, without.product_gradient)}. {_moral(c)} "
-        "(The vectors are as they are; training without the division would have made other ones.)"
+        "(These are the trained vectors; training without the division would have made others.)"
     )
 
 
@@ -162,9 +167,9 @@ def _moral(c: Compared) -> str:
     return f"{mean}, and softmax's own {softmax[1]:.2g} instead of {softmax[0]:.2g}: neither would be smaller on this head."
 
 
-def table(at: Cell) -> str:
+def table(cell: Cell) -> str:
     """The numbers with and without the division, as a Markdown table."""
-    c = compared(at)
+    c = compared(cell)
     both = (c.with_root, c.without)
     rows = {
         "strongest weight of this query": [float(s.weights.max()) for s in both],
@@ -177,7 +182,7 @@ def table(at: Cell) -> str:
         "spread of the head's scores (standard deviation)": c.spread,
     }
     lines = [f"| {name} | {a:.4g} | {b:.4g} |" for name, (a, b) in rows.items()]
-    return "\n".join([f"| | ÷ √{at.site.d_head} | without |", "|---|--:|--:|", *lines])
+    return "\n".join([f"| | ÷ √{cell.site.d_head} | without |", "|---|--:|--:|", *lines])
 
 
 def _with(site: AttentionSite) -> str:
@@ -186,7 +191,17 @@ def _with(site: AttentionSite) -> str:
 
 def _colours(site: AttentionSite, dark: bool) -> alt.Scale:
     chosen = [ACCENT_DARK, WITHOUT_DARK] if dark else [ACCENT, WITHOUT]
-    return alt.Scale(domain=[_with(site), "without"], range=chosen)
+    return _scale(site, chosen)
+
+
+def _scale(site: AttentionSite, both: list) -> alt.Scale:
+    """What stands for the softmax with the division, and what for the one without."""
+    return alt.Scale(domain=[_with(site), "without"], range=both)
+
+
+def _told_by(channel: type, scale: alt.Scale) -> alt.SchemaBase:
+    """The two softmaxes in one channel; those of a chart share one legend."""
+    return channel("softmax:N", title=None, scale=scale, legend=alt.Legend(orient="top", offset=6, padding=0))
 
 
 def _spread(values: Tensor) -> float:

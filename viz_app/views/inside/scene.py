@@ -6,7 +6,8 @@ query's position and j the key's; for an RNN's alignment Bahdanau's s, h, e, α,
 
 from dataclasses import dataclass, field
 
-from models.analysis.head_walk import Heads, Walk
+from models.analysis.head_sum import Heads
+from models.analysis.head_walk import Walk
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.drawing.labels import Label

@@ -13,13 +13,16 @@ import torch
 from models.analysis.head_measures import MEASURES, measures, order
 from models.trace import AttentionSite, Trace
 from viz_app import words
+from viz_app.drawing.cells import in_blocks, is_long
 from viz_app.drawing.labels import labels
 from viz_app.drawing.payload import pack
+from viz_app.drawing.pooling import block_side, pooled_weights
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.sites import by_kind
 from viz_app.drawing.stamp import facts, saving
 
 SHOWN, MOST = 3, 4      # heads drawn where none is chosen, and at most: more lines are a grey weave
+BLOCKS = 64             # of a long text's tokens a side: lines between more of them hide each other
 FIRST = next(iter(MEASURES))
 
 
@@ -70,16 +73,19 @@ def toggled(drawn: Sequence[int], number: int) -> tuple[int, ...]:
 
 
 def several(shown: Several, terms: words.Terms, query: int | None) -> bytes:
-    """The payload of the component `several`; `query` is a token whose lines alone are drawn, from 0."""
+    """The payload of the component `several`; `query` is a token whose lines alone are drawn, from 0. Of a long text a line is the
+    largest of a block of weights."""
     site = shown.sites[0]
-    rows, columns = (labels(encoding) for encoding in shown.trace.axes(site))
+    block = block_side(site.n_query, site.n_key, BLOCKS) if is_long(site) else 1
+    rows, columns = (in_blocks(labels(encoding), block) for encoding in shown.trace.axes(site))
     reads, read = words.axes(site, terms)
     found = shown.drawn
-    weights = [shown.heads[n][0].weights(shown.heads[n][1]).numpy() for n in found]
+    weights = [_weights(*shown.heads[n], block) for n in found]
     header: dict[str, Any] = {
         "kind": shown.kind, "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, terms)}",
         "heads": [{"layer": one.layer + 1, "head": head, "name": name(one, head)} for one, head in shown.heads],
-        "order": shown.order, "chosen": found, "measure": shown.measure, "query": -1 if query is None else query,
+        "order": shown.order, "chosen": found, "measure": shown.measure, "query": -1 if query is None else query // block,
+        "block": block,
         "measures": [
             {"id": key, "name": m.name, "formula": m.formula, "says": m.sentence, "unit": m.unit,
              "there": shown.values[key] is not None}
@@ -92,6 +98,11 @@ def several(shown: Several, terms: words.Terms, query: int | None) -> bytes:
     }  # fmt: skip
     arrays = {key: values.numpy() for key, values in shown.values.items() if values is not None}
     return pack(header, **arrays, weights=np.stack(weights) if weights else np.zeros((0, len(rows), len(columns)), np.float32))
+
+
+def _weights(site: AttentionSite, head: int, block: int) -> np.ndarray:
+    """One head's weights, or of each block the largest."""
+    return (site.weights(head) if block == 1 else pooled_weights(site, head, block).clamp(min=0)).numpy()
 
 
 def name(site: AttentionSite, head: int) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from models.analysis.slices import row_slices
 from models.trace import AttentionSite, Trace
 from models.trace.outputs import NextToken
 from viz_app import words
@@ -35,10 +36,12 @@ def trained(run: CurrentRun, name: str) -> str:
 
 def swapped(own: Trace, other: Trace, site: AttentionSite, head: int, name: str, trained: str) -> str:
     """How far this head's weights have moved, and how many next tokens the model would still say."""
-    apart = (own.attention[site.name].weights(head) - site.weights(head)).abs().sum(-1).mean() / 2
+    before = own.attention[site.name]
+    moved = sum(float((before.weights(head, rows=rows) - site.weights(head, rows=rows)).abs().sum()) for rows in row_slices(site))
+    apart = moved / site.n_query / 2
     return (
         f"{words.place(site, head)} of a model trained with the {trained} similarity, here scored by {name}: on average "
-        f"{100 * float(apart):.0f} % of a row's attention goes elsewhere. {_answers(own, other)}: {other.output or '(nothing)'}"
+        f"{100 * apart:.0f} % of a row's attention goes elsewhere. {_answers(own, other)}: {other.output or '(nothing)'}"
     )
 
 

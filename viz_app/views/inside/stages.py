@@ -1,6 +1,6 @@
 """The stages of the walk for any similarity: each in a sentence and a formula, and its columns; notation as in scene.py."""
 
-from models.analysis.head_walk import Heads
+from models.analysis.head_sum import Heads
 from viz_app import words
 from viz_app.views.inside.comparing import COMPARED
 from viz_app.views.inside.named_terms import term_stages
@@ -128,7 +128,7 @@ def _sum(s: Scene, alignment: bool) -> str:
         )
     among = int(s.w.allowed.sum())
     if not among:
-        return f"Nothing was taken, so this head finds all zeros for {s.q}."
+        return f"Nothing was taken, so what this head finds for {s.q} is all zeros."
     of = f"all {n} tokens" if among == n else f"the {among} of {n} tokens it may read" if among > 1 else "the one token it may read"
     mixed = f"a mixture of the values of {of}" if among > 1 else f"the value of {of}"
     return f"The column added up is what this head found for {s.q}: {mixed}."

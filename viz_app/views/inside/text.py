@@ -2,7 +2,7 @@
 in stages.py and comparing.py.
 """
 
-from models.analysis.head_walk import Heads
+from models.analysis.head_sum import Heads
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.labels import ARROW, SPACE, SPECIAL_NAMES, Label
@@ -19,7 +19,7 @@ VIEWS = {
 
 
 GIVEN = (
-    "**The library of this model hands out finished weights** and not what they come from: no queries, keys, values or scores. "
+    "**The library of this model returns finished weights** and not what they come from: no queries, keys, values or scores. "
     "The page Attention shows the weights; how one of them comes about cannot be shown."
 )
 
@@ -113,8 +113,8 @@ def explain(view: str, site: AttentionSite, t: words.Terms) -> str:
         "when the scores do. Divided by the divisor it says how far they move when $q\\cdot k$ does: that is what reaches q and k. "
         "The curves take any divisor; the dashed lines mark the model's and 1.",
         "several": "What a head does cannot be read from its number, but it can be measured: each column is one measure of the "
-        "weights on this text, as a mean over the tokens that read. On another text a head may measure otherwise; one that stays "
-        "first on many texts is called by what it does, such as a previous-token head (Clark et al. 2019; Voita et al. 2019).",
+        "weights on this text, as a mean over the tokens that read. On another text a head may measure differently; one that stays "
+        "first on many texts is named after what it does, such as a previous-token head (Clark et al. 2019; Voita et al. 2019).",
         "heads": f"{_added_up(h, _BIAS * has_bias)} **Length** says how much a head adds. The **cosine** with the output says "
         "whether it goes the way the sum goes; that with the stream, where the model has one, whether it strengthens (above 0) or "
         "takes away (below 0) what the token's vector already holds.",

@@ -6,20 +6,22 @@ from collections.abc import Callable
 import streamlit as st
 
 from models.layers.sublayers import Sublayer
+from viz_app import which_head
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import HEAD, chosen_focus, lock_token, pick_head
 from viz_app.views.layer import text
-from viz_app.views.layer.payloads import Choices, kept
+from viz_app.views.layer.payloads import Choices, chosen_position
 
 _STREAM, _LAYER = "layer-stream", "layer-number"
 
 
 def choose(run: CurrentRun) -> Choices:
     """Draw one row of controls; what they say."""
-    site, focus = url_state.focus(run.trace)
+    site, focus = chosen_focus(run.trace)
     sublayers = run.scope.model.sublayers
     chosen = next(s for s in sublayers if s.path == site.name)
-    with st.container(horizontal=True, gap="medium", key="layer-controls", vertical_alignment="bottom"):
+    with which_head.row():
         names = {s.row: text.row_name(run.scope.model, s) for s in sublayers}
         if len(names) > 1:
             _control("Part of the model", _STREAM, names, chosen.row, lambda row: _like(chosen, row, sublayers))
@@ -30,12 +32,7 @@ def choose(run: CurrentRun) -> Choices:
 
 def _control(label: str, key: str, options: dict[str, str], value: str, site: Callable[[str], str]) -> None:
     """One choice of several; `site` names the attention by which an option is kept."""
-    st.session_state[key] = value
-
-    def move() -> None:
-        choose_layer(site(st.session_state[key]))
-
-    st.segmented_control(label, list(options), required=True, key=key, format_func=options.get, on_change=move)
+    which_head.one_of(label, key, list(options), value, lambda: choose_layer(site(st.session_state[key])), options.get)
 
 
 def _like(chosen: Sublayer, row: str, sublayers: tuple[Sublayer, ...]) -> str:
@@ -52,10 +49,10 @@ def _first(sublayer: Sublayer, sublayers: tuple[Sublayer, ...]) -> Sublayer:
 def choose_layer(site: str) -> None:
     """Look at the layer of this attention."""
     trace = live.session().shown.trace
-    url_state.pick(site, min(url_state.get(url_state.HEAD) or 0, trace.attention[site].n_heads - 1))
+    pick_head(site, min(url_state.get(HEAD) or 0, trace.attention[site].n_heads - 1))
 
 
 def choose_token(choices: Choices, position: int) -> None:
     """Look at this token of the run that stands on the page."""
-    found = kept(live.session().shown, choices, position)
-    url_state.lock("" if found is None else f"q{found}")
+    found = chosen_position(live.session().shown, choices, position)
+    lock_token("" if found is None else f"q{found}")

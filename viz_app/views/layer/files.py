@@ -6,6 +6,7 @@ import io
 import numpy as np
 
 from models.analysis.layer_parts import mean_and_spread
+from models.architectures.base import CLASSES
 from viz_app.drawing.provenance import counted, file_name
 from viz_app.views.layer import text
 from viz_app.views.layer.payloads import LISTED, Shown
@@ -27,8 +28,11 @@ def layers_csv(found: Shown) -> str:
     it is."""
     out = io.StringIO()
     writer = csv.writer(out)
-    said = [f"{what} {i}" for i in range(1, LISTED + 1) for what in ("token", "probability")] if found.said is not None else []
-    writer.writerow([*COLUMNS, *said, "token", "position", "model", "fingerprint"])
+    n = min(LISTED, found.log_probs.shape[1]) if found.log_probs is not None else 0
+    one = "class" if found.output == CLASSES else "token"
+    said = [f"{what} {i}" for i in range(1, n + 1) for what in (one, "probability")]
+    columns = [name.replace("LayerNorm", found.parts[0].sublayer.norm_name) for name in COLUMNS]
+    writer.writerow([*columns, *said, "token", "position", "model", "fingerprint"])
     model, token = found.run.trace.model, found.token.text
     for i, part in enumerate(found.parts):
         of = {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]
@@ -36,10 +40,10 @@ def layers_csv(found: Shown) -> str:
         fires = ["", ""] if part.firing is None else [int(part.firing.fires.sum()), len(part.firing.pre)]
         lengths = [float(part.before.norm()), float(part.added.norm()), part.direction, float(part.after.norm())]
         best = []
-        if found.said is not None:
-            top = found.said[i + 1].topk(min(LISTED, found.said.shape[1]))
-            for one, log_p in zip(top.indices.tolist(), top.values.exp().tolist(), strict=True):
-                best += [found.label(one).text, _exact(log_p)]
+        if found.log_probs is not None:
+            top = found.log_probs[i + 1].topk(n)
+            for index, p in zip(top.indices.tolist(), top.values.exp().tolist(), strict=True):
+                best += [found.label(index).text, _exact(p)]
         writer.writerow([
             text.layer_name(part.sublayer), text.role(part.sublayer), *map(_exact, lengths), of, *map(_exact, norm), *fires, *best,
             token, found.position + 1, model.name, model.fingerprint,
@@ -49,15 +53,16 @@ def layers_csv(found: Shown) -> str:
 
 def layers_npz(found: Shown) -> bytes:
     """Every vector at the chosen token under its part's path, layers from 1: before, added, after, and where there are such,
-    normed, ff_pre and ff_post; log p of the next token behind each part as `log_probs`, the first row before all layers."""
+    normed, ff_pre and ff_post; log p of the next token, or of the classes, behind each part as `log_probs`, the first row before
+    all layers."""
     arrays: dict[str, np.ndarray] = {}
     for part in found.parts:
         vectors = {"before": part.before, "added": part.added, "after": part.after, "normed": part.normed}
         if part.firing is not None:
             vectors |= {"ff_pre": part.firing.pre, "ff_post": part.firing.post}
         arrays |= {f"{counted(part.sublayer.path)}.{name}": v.numpy() for name, v in vectors.items() if v is not None}
-    if found.said is not None:
-        arrays["log_probs"] = found.said.numpy()
+    if found.log_probs is not None:
+        arrays["log_probs"] = found.log_probs.numpy()
     model = found.run.trace.model
     about = {"token": found.token.text, "position": found.position + 1, "model": model.name, "fingerprint": model.fingerprint}
     out = io.BytesIO()

@@ -11,19 +11,25 @@ from viz_app.drawing.stamp import Facts, facts
 from viz_app.session import live, reference_models
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.views.inside.controls import drop_similarity
 from viz_app.views.layer import files, text
 from viz_app.views.layer.controls import choose, choose_layer, choose_token
-from viz_app.views.layer.payloads import Choices, Shown, payloads, shown
+from viz_app.views.layer.payloads import Choices, Shown, payloads, shown, unkept
 
 
 def layer(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     ui.headline(text.QUESTION, text.ANSWER)
+    drop_similarity(run)
     ui.written(run.trace, run.terms, run.stale)
     if not run.scope.model.sublayers:
         instead = reference_models.one_that(run, lambda scope: bool(scope.model.sublayers))
         with st.container(key="explanation"):
             st.markdown(text.no_layers(run.scope.model.is_recurrent, instead.name if instead else ""))
+        return None
+    if said := unkept(run):
+        with st.container(key="explanation"):
+            st.markdown(said)
         return None
     choices = choose(run)
     _lay_out(payloads(run, choices), run, choices)
@@ -35,7 +41,8 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
     left, right = st.columns([1.2, 1], gap="medium")
     with left, st.container(key="explanation"):
         found = shown(run, choices)
-        st.markdown(text.explain(found.layer[0].sublayer, found.writes))
+        parallel = any(part.sublayer.reads for part in found.layer)
+        st.markdown(text.explain(found.layer[0].sublayer, found.output, parallel, run.scope.model.can_write))
         session = live.session()
 
         def of(make: Callable[[Shown], str | bytes]) -> Callable[[], str | bytes]:

@@ -7,15 +7,18 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from models.analysis.layer_parts import Part, check_parts, lens, mean_and_spread, parts
-from viz_app.drawing.labels import Label, labels
+from models import InputError
+from models.analysis.layer_parts import Part, are_kept, check_parts, lens, mean_and_spread, output_read, parts
+from models.architectures.base import NEXT_TOKEN
+from models.hub.anatomy import LARGEST
+from models.trace.outputs import ClassProbabilities
+from viz_app.drawing.labels import Label, labels, token_label
 from viz_app.drawing.notes import checked
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
-from viz_app.views.decoding.steps import token_label
 from viz_app.views.layer import text
 
 LISTED = 3          # tokens of what the model would say at each stop
@@ -51,9 +54,9 @@ class Shown:
         return [part for part in self.parts if part.sublayer.layer == self.choices.layer]
 
     @property
-    def writes(self) -> bool:
-        """Whether the model writes this stream, so that it can be asked what it would say."""
-        return self.choices.stream == self.run.scope.model.writes
+    def output(self) -> str:
+        """The output that the model reads from this token's stream, so that it can be asked what it would say; "" if none."""
+        return output_read(self.run.scope.model, self.run.trace, self.choices.stream, self.position)
 
     @property
     def reader(self) -> str:
@@ -61,11 +64,17 @@ class Shown:
         stream, sites = self.choices.stream, self.run.trace.attention.values()
         return next((site.stack for site in sites if site.key_stream == stream != site.query_stream), "")
 
+    @property
+    def answering(self) -> Label | None:
+        """The token by which a text is classified, if the model can be asked what it would say there."""
+        place = _answering(self.run, self.choices.stream)
+        return None if place is None else self.tokens[place]
+
     @cached_property
-    def said(self) -> Tensor | None:
-        """log p of the next token at each stop: before the first sublayer, and behind each."""
+    def log_probs(self) -> Tensor | None:
+        """log p of what the output may say, at each stop: before the first sublayer, and behind each."""
         stops = [self.parts[0].before, *(part.after for part in self.parts)]
-        return lens(self.run.scope.model, stops) if self.writes else None
+        return lens(self.run.scope.model, stops, self.output) if self.output else None
 
     @property
     def tokens(self) -> list[Label]:
@@ -76,7 +85,9 @@ class Shown:
         return self.tokens[self.position]
 
     def label(self, token: int) -> Label:
-        """A token that could follow the chosen one."""
+        """One of the classes, or a token that could follow the chosen one."""
+        if self.output != NEXT_TOKEN:
+            return Label(self.run.trace.outputs[self.output].names[token])
         return token_label(self.run.scope.tokenizer, token, first=self.position == 0 and not self.run.scope.model.continues)
 
 
@@ -94,43 +105,54 @@ class Row:
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
-    """All that the page's components show of a run."""
+    """All that the page's components show of a run. Raises models.InputError for a text on which not all of it is kept."""
+    if said := unkept(run):
+        raise InputError(said, run.scope.model.fields[0].name)
     found = shown(run, choices)
     return {"layer": layer(found), "checks": checked(check_parts(run.scope.model, run.trace, found.parts, found.position))}
 
 
+def unkept(run: CurrentRun) -> str:
+    """Why nothing can be shown of this text; "" if all of it can."""
+    longest = max(len(row.ids) for row in run.trace.streams.values())
+    return "" if are_kept(run.scope.model, run.trace) else text.too_long(longest, LARGEST // run.scope.config.d_model)
+
+
 def shown(run: CurrentRun, choices: Choices) -> Shown:
-    """The chosen token; where none is chosen or it is no longer there, the last of a text that goes on, else the first behind
-    the beginning."""
+    """The chosen token; where none is chosen or it is no longer there, the one that answers, else the first behind the start."""
     n = len(run.trace.streams[choices.stream].ids)
     position = choices.position
     if position is None or position >= n:
-        position = n - 1 if _goes_on(run) else min(1, n - 1)
+        found = _answering(run, choices.stream)
+        position = min(1, n - 1) if found is None else found
     return Shown(run, choices, position)
 
 
-def kept(run: CurrentRun, choices: Choices, position: int) -> int | None:
-    """What a click on this token chooses: the last of a text that goes on stays the last while the text grows."""
-    is_last = position == len(run.trace.streams[choices.stream].ids) - 1
-    return None if is_last and _goes_on(run) else position
+def chosen_position(run: CurrentRun, choices: Choices, position: int) -> int | None:
+    """What a click on this token chooses: the one that answers stays the one while the text grows."""
+    return None if position == _answering(run, choices.stream) else position
 
 
-def _goes_on(run: CurrentRun) -> bool:
-    """Whether the model is asked what follows the text: not where a token of its own closes that."""
-    return run.scope.model.continues and run.scope.model.can_write
+def _answering(run: CurrentRun, stream: str) -> int | None:
+    """The token that the model's answer is read from: the last of a text that goes on, the one by which a text is classified."""
+    model, trace = run.scope.model, run.trace
+    if model.continues:
+        return len(trace.streams[stream].ids) - 1
+    classes = (output for output in trace.outputs.values() if isinstance(output, ClassProbabilities))
+    return next((output.position for output in classes if output.stream == stream == model.read_stream), None)
 
 
 def layer(found: Shown) -> bytes:
     """The payload of the component `layer`."""
     rows, arrays = vectors(found)
-    best = None if found.said is None else int(found.said[-1].argmax())
+    best = None if found.log_probs is None else int(found.log_probs[-1].argmax())
     first, answer = found.layer[0].sublayer, None if best is None else found.label(best)
     header: dict[str, Any] = {
-        "title": text.title(found.run.terms, first, found.token, answer),
-        "allTitle": text.all_title(first, found.token, found.writes), "oneTitle": text.one_title(first),
+        "title": text.title(found.run.terms, first, found.token, answer, found.output),
+        "allTitle": text.all_title(first, found.token, found.output), "oneTitle": text.one_title(first),
         "tokens": [label.as_json() for label in found.tokens], "position": found.position,
         "stops": stops(found, best), "adds": first.adds, "answer": answer and answer.as_json(),
-        "without": "" if found.writes else text.no_lens(first.stack, found.reader, first.states),
+        "without": "" if found.output else text.no_lens(first.stack, found.reader, first.states, found.answering),
         "rows": [asdict(row) for row in rows], "firing": firing_sentence(found),
         **saving(file_name(found.run.trace, first.stack, f"token{found.position + 1}"), facts(found.run.trace)),
     }
@@ -150,8 +172,8 @@ def stops(found: Shown, answer: int | None) -> list[dict[str, Any]]:
             "chosen": part.sublayer.layer == found.choices.layer, "added": _length(part.added), "direction": part.direction,
             "length": _length(part.after),
         })
-    if found.said is not None:
-        for row, log_probs in zip(rows, found.said, strict=True):
+    if found.log_probs is not None:
+        for row, log_probs in zip(rows, found.log_probs, strict=True):
             best = log_probs.topk(min(LISTED, len(log_probs)))
             named = [found.label(i).as_json() for i in best.indices.tolist()]
             row["best"] = list(zip(named, best.values.exp().tolist(), strict=True))
@@ -178,13 +200,13 @@ def vectors(found: Shown) -> tuple[list[Row], dict[str, np.ndarray]]:
     for part in found.layer:
         sublayer = part.sublayer
         if sublayer.norm == "pre":
-            put("normed", text.READ, part.normed)
+            put("normed", text.read_name(sublayer), part.normed)
         if part.firing is not None:
             put("firing", text.firing_name(sublayer), part.firing.post)
         put("added", text.added_name(sublayer), part.added)
         if sublayer.norm == "post":
             put("total", text.SUM, part.total)
-            put("normed", text.NORMED, part.normed)
+            put("normed", text.normed_name(sublayer), part.normed)
         if sublayer.norm == "pre":
             put("stream", text.STREAM, part.after)
     return rows, arrays
@@ -197,7 +219,7 @@ def firing_sentence(found: Shown) -> str:
         return ""
     strongest = part.firing.strongest(STRONGEST)
     named = list(zip((strongest + 1).tolist(), part.firing.post[strongest].tolist(), strict=True))
-    return text.firing(part.sublayer.activation, int(part.firing.fires.sum()), len(part.firing.pre), named)
+    return text.firing(part.sublayer, int(part.firing.fires.sum()), len(part.firing.pre), named)
 
 
 def _length(x: Tensor) -> float:

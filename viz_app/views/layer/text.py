@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from models.architectures.base import Architecture
+from models.architectures.base import CLASSES, NEXT_TOKEN, Architecture
 from models.layers.sublayers import FEED_FORWARD, Sublayer
 from viz_app import words
 from viz_app.drawing.labels import Label
@@ -11,33 +11,41 @@ from viz_app.views.inside.text import quoted
 QUESTION = "A layer, step by step: what does each part of it add?"
 ANSWER = "Attention and feed-forward each add a vector to the token's own."
 BEHIND = "cross"        # how a layer that has no number is called among those that have one
-BEFORE, READ, SUM = "stream before", "LayerNorm(stream), read", "= sum"
-NORMED, STREAM = "LayerNorm(sum) = stream", "= stream"
+BEFORE, SUM, STREAM = "stream before", "= sum", "= stream"
 START = "before all layers"
 _ROLES = {
     "self": "self-attention", "cross": "cross-attention", "content": "attention", "query": "attention",
     FEED_FORWARD: "feed-forward",
 }  # fmt: skip
+_FUNCTIONS = {"relu": "ReLU", "gelu": "GELU", "gelu tanh": "GELU", "silu": "SiLU"}
 _GELU = "GELU leaves the others between −0.17 and 0"
-_FIRES = {"relu": "ReLU makes 0 of the others", "gelu": _GELU, "gelu tanh": _GELU}
+_FIRES = {
+    "relu": "ReLU makes 0 of the others", "gelu": _GELU, "gelu tanh": _GELU, "silu": "SiLU leaves the others between −0.28 and 0",
+}  # fmt: skip
 
 EXPLANATION = """
 **The residual stream** of a token is one vector, which each attention and each feed-forward reads and adds to. **Adds** is the
 length of what is added, **cosine** its direction: 1 is more of what is there, 0 something new, −1 its opposite. **Mean** and
 **spread** (standard deviation) are those of the vector's numbers.
 """
+_FORMULAS = {"LayerNorm": "(x − mean) / spread · gain + bias", "RMSNorm": "x / √(mean of x²) · gain"}
 _NORMS = {
-    "post": "**LayerNorm** stands behind each sum here (post-LN, as in the paper): (x − mean) / spread · gain + bias. It "
+    "post": "**{norm}** comes after each sum here (post-LN, as in the paper): {formula}. It "
     "resets the stream's size, however much was added.",
-    "pre": "**LayerNorm** stands before each part here (pre-LN): attention and feed-forward read (x − mean) / spread · gain + "
-    "bias, and the stream itself is only ever added to. One last LayerNorm stands before the output.",
+    "pre": "**{norm}** comes before each part here (pre-LN): attention and feed-forward read {formula}, "
+    "and the stream itself is only ever added to. One last {norm} comes before the output.",
+    "parallel": "**{norm}** comes before each part here (pre-LN): attention and feed-forward both read {formula} of the stream "
+    "that comes into the layer, and both are added to it at once. One last {norm} comes before the output.",
     "none": "**This model has no residual connections and no LayerNorm**: what attention makes takes the stream's place, and what "
     "a token was is lost where attention does not carry it on.",
 }
 _LENS = (
-    "**If the model stopped here**: the stream behind each part, read by the model's own output path, as if no layer followed (the "
-    "“logit lens”, nostalgebraist 2020). Early layers were not trained to be read so; what they seem to say is a sketch."
+    "**If the model stopped here**: the stream after each part, read by the model's own output path{read}, as if no layer "
+    "followed (the “logit lens”, nostalgebraist 2020). Early layers were not trained to be read so; what they seem to say is a "
+    "sketch."
 )
+_READ = {NEXT_TOKEN: " to the next token", CLASSES: " to its classes, which this token answers with"}
+_BESIDE = " (Radford et al. 2018, eq. 4; at any other token, the next is read)"      # classes, of a model that writes
 
 
 def role(sublayer: Sublayer) -> str:
@@ -57,28 +65,32 @@ def layer_name(sublayer: Sublayer) -> str:
     return BEHIND if sublayer.layer is None else str(sublayer.layer + 1)
 
 
-def no_lens(stack: str, reader: str, states: str = "") -> str:
+def no_lens(stack: str, reader: str, states: str = "", answering: Label | None = None) -> str:
     """Why the model cannot be asked what it would say along a stream: another stack reads what it ends in, or nobody does and no
-    next token is written from it."""
+    next token is written from it; where another token of it is `answering`, that that one can be asked."""
+    if answering is not None:
+        return f"What the model would say is asked of the token {quoted(answering)} alone: no other's vector answers."
     if states:
         return f"What the model would say is not asked of the {states} stream here: no next token is ever written from it."
     ends = f"its stream ends in vectors that the {reader} reads" if reader else "its stream ends in what the answer is read from"
     return f"The {stack} cannot be asked what the model would say: {ends}, and no next token is ever written from it."
 
 
-def title(terms: words.Terms, sublayer: Sublayer, token: Label, answer: Label | None) -> str:
+def title(terms: words.Terms, sublayer: Sublayer, token: Label, answer: Label | None, output: str = NEXT_TOKEN) -> str:
     """Whose way through the model is shown, and what the model expects behind it."""
     who = f"the {terms.of(sublayer.stream).token} {quoted(token)}"
     if answer is None:
         along = f" in the {sublayer.states} stream" if sublayer.states else ""
         return f"The way of {who} through the {sublayer.stack}{along}"
-    return f"From {who} to what follows it, {quoted(answer)}"
+    return f"From {who} to {'the class' if output == CLASSES else 'what follows it'}, {quoted(answer)}"
 
 
-def all_title(sublayer: Sublayer, token: Label, writes: bool) -> str:
+def all_title(sublayer: Sublayer, token: Label, output: str) -> str:
     """What stands over all the layers."""
-    if not writes:
+    if not output:
         return f"All layers of the {sublayer.stack}"
+    if output == CLASSES:
+        return f"All layers, and the class by {quoted(token)} if the model stopped there"
     return f"All layers, and what would follow {quoted(token)} if the model stopped there"
 
 
@@ -96,20 +108,42 @@ def added_name(sublayer: Sublayer) -> str:
     return f"+ {role(sublayer)}" if sublayer.adds else f"{role(sublayer)} makes"
 
 
+def read_name(sublayer: Sublayer) -> str:
+    """What a part reads under pre-LN."""
+    return f"{sublayer.norm_name}({'before' if sublayer.reads else 'stream'}), read"
+
+
+def normed_name(sublayer: Sublayer) -> str:
+    """The stream behind a part under post-LN."""
+    return f"{sublayer.norm_name}(sum) = stream"
+
+
 def firing_name(sublayer: Sublayer) -> str:
     """What stands inside a feed-forward."""
-    return "GELU(x·W₁ + b₁)" if sublayer.activation.startswith("gelu") else "ReLU(x·W₁ + b₁)"
+    function, bias = _FUNCTIONS.get(sublayer.activation, "activation"), " + b₁" if sublayer.biased else ""
+    return f"{function}(x·W_gate) ⊙ (x·W_up)" if sublayer.gated else f"{function}(x·W₁{bias})"
 
 
-def firing(activation: str, n: int, d_ff: int, strongest: Sequence[tuple[int, float]]) -> str:
+def firing(sublayer: Sublayer, n: int, d_ff: int, strongest: Sequence[tuple[int, float]]) -> str:
     """How many numbers inside a feed-forward fire, what that means, and which are strongest."""
     named = ", ".join(f"{number} ({value:.2f})".replace("-", "−") for number, value in strongest)
-    return f"{n} of {d_ff} fire: they are above 0 ({_FIRES[activation]}). Strongest: numbers {named}."
+    rest = f" ({_FIRES[sublayer.activation]})" if sublayer.activation in _FIRES else ""
+    what = "gates are open" if sublayer.gated else "fire"
+    return f"{n} of {d_ff} {what}: they are above 0{rest}. Strongest: numbers {named}."
 
 
-def explain(sublayer: Sublayer, writes: bool) -> str:
-    """What stands under the picture."""
-    return "\n\n".join((EXPLANATION.strip(), _NORMS[sublayer.norm], *([_LENS] if writes else [])))
+def explain(sublayer: Sublayer, output: str, parallel: bool = False, writes: bool = True) -> str:
+    """What stands under the picture; `output` is what the model is asked of the stream, "" for nothing; `parallel` where all parts
+    of a layer read the same; whether the model `writes`."""
+    norm = _NORMS["parallel" if parallel else sublayer.norm].format(norm=sublayer.norm_name, formula=_FORMULAS[sublayer.norm_name])
+    read = _READ.get(output, "") + _BESIDE * (output == CLASSES and writes)
+    lens = [_LENS.format(read=read)] if output else []
+    return "\n\n".join((EXPLANATION.strip(), norm, *lens))
+
+
+def too_long(n: int, most: int) -> str:
+    """Why nothing is shown of a text, of somebody else's model."""
+    return f"What stands within the layers of this model is kept for texts of up to {most} tokens; this one has {n}. Shorten it."
 
 
 def no_layers(is_recurrent: bool, instead: str) -> str:
@@ -118,6 +152,6 @@ def no_layers(is_recurrent: bool, instead: str) -> str:
     why = (
         "This model has no layers of this kind: one recurrent step after the other makes a new state out of the old one and the "
         "next token, and nothing is added to a stream." if is_recurrent else
-        "This model does not lay open what its layers add to a stream."
+        "This model does not reveal what its layers add to a stream: it is not known through which of its modules the stream goes."
     )
     return why + other

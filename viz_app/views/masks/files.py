@@ -3,17 +3,23 @@
 import csv
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from html import escape
 
 import numpy as np
+import torch
 
+from viz_app.drawing.cells import is_long
 from viz_app.drawing.colours import HATCH, PAPER, TEXT, ramp
-from viz_app.drawing.export import texts, width_of
+from viz_app.drawing.export import allowed, csv_line, texts, weights, width_of
 from viz_app.drawing.labels import Label
+from viz_app.drawing.npz import Arrays, Rows
+from viz_app.drawing.pooling import slabs
 from viz_app.drawing.provenance import site_name
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.mask_view import MaskView, additive, alone, first_site, kinds, stream_labels, token_labels, told
+from viz_app.views.masks.mask_view import MaskView, additive, alone, first_site, kinds, log_prob_change, stream_labels, token_labels
 
 CELL, LEFT, TOP, GAP = 22, 130, 120, 30
 Colour = Callable[[float], str]
@@ -23,44 +29,50 @@ GAIN, LOSS = "#1b3fae", "#b8420f"     # a weight that grew, a weight that shrank
 def log_probs_csv(shown: MaskView) -> str:
     """A row a token of the given text, or what else is told of both runs, and one for the sum: log-probability before and after, in
     nats."""
-    given = told(shown)
+    given = log_prob_change(shown)
     rows = [*zip([label.text for label in given.labels], given.before, given.after, strict=True)]
     rows.append(("sum", *given.sums))
     return _csv([["token", "before (nats)", "after (nats)"], *([*row] for row in rows)])
 
 
-def head_csv(shown: MaskView) -> str:
+def head_csv(shown: MaskView) -> Iterator[str]:
     """A row a cell of the head shown: query, key, may attend and weight, before and after."""
-    before, after = shown.sites
-    queries, keys = token_labels(shown.after.trace, after.kind)
-    table: list[list] = [["query", "key", "allowed before", "weight before", "allowed after", "weight after"]]
-    columns = [column.numpy() for site in (before, after) for column in (site.allowed(), site.weights(shown.head))]
-    for q, query in enumerate(queries):
-        for k, key in enumerate(keys):
-            table.append([f"{q} {query.text}", f"{k} {key.text}", *(str(column[q, k]) for column in columns)])
-    return _csv(table)
+    queries, keys = token_labels(shown.after.trace, shown.sites[1].kind)
+    names = [f"{k} {key.text}" for k, key in enumerate(keys)]
+    yield csv_line(["query", "key", "allowed before", "weight before", "allowed after", "weight after"])
+    for rows in slabs(shown.sites[1]):
+        how = {"head": shown.head, "rows": rows}
+        columns = [part.numpy() for site in shown.sites for part in (site.allowed(**how), site.weights(**how))]
+        for q, cells in enumerate(zip(*columns, strict=True), rows.start):
+            for name, *cell in zip(names, *cells, strict=True):
+                yield csv_line([f"{q} {queries[q].text}", name, *map(str, cell)])
 
 
-def everything_npz(shown: MaskView) -> bytes:
+def everything_npz(shown: MaskView) -> Arrays:
     """Masks by kind, layer by layer (True = may attend) and as added to the scores (0 or −∞), the weights of every site
     before and after, (head, query, key), the tokens of each stream with their padding, and the log-probabilities of the given
-    text in nats."""
-    arrays = {
-        **{f"{stream}_tokens": texts(tokens) for stream, tokens in stream_labels(shown.after.trace).items()},
-        "log_probs.before": np.array(told(shown).before), "log_probs.after": np.array(told(shown).after),
-    }
+    text in nats. Of a long text the weights are those of the head shown, (query, key)."""
+    for stream, tokens in stream_labels(shown.after.trace).items():
+        yield f"{stream}_tokens", texts(tokens)
+    yield "log_probs.before", np.array(log_prob_change(shown).before)
+    yield "log_probs.after", np.array(log_prob_change(shown).after)
     for when, run in (("before", shown.before), ("after", shown.after)):
         for kind in kinds(run.trace):
             site = first_site(run.trace, kind.name)
             for x in site.mask.layers:
-                arrays[f"{kind.name}.{when}.layer.{x.name}"] = alone(x, site.n_query, site.n_key).numpy()
-            arrays[f"{kind.name}.{when}.allowed"] = site.allowed().numpy()
-            arrays[f"{kind.name}.{when}.additive"] = additive(site.allowed()).numpy()
+                yield f"{kind.name}.{when}.layer.{x.name}", alone(x, site.n_query, site.n_key).numpy()
+            is_open = allowed(site, 0)
+            yield f"{kind.name}.{when}.allowed", is_open
+            yield f"{kind.name}.{when}.additive", replace(is_open, dtype=np.float32, parts=partial(_added, is_open))
         for site in run.trace.attention.values():
-            arrays[f"{site_name(site)}.{when}"] = site.weights().numpy()
-    out = io.BytesIO()
-    np.savez_compressed(out, **arrays)
-    return out.getvalue()
+            if not is_long(site):
+                yield f"{site_name(site)}.{when}", weights(site)
+            elif site.name == shown.site:
+                yield f"{site_name(site)}.head{shown.head + 1}.{when}", weights(site, shown.head)
+
+
+def _added(is_open: Rows) -> Iterator[np.ndarray]:
+    return (additive(torch.from_numpy(rows)).numpy() for rows in is_open.parts())
 
 
 def masks_svg(shown: MaskView) -> str:
@@ -68,17 +80,17 @@ def masks_svg(shown: MaskView) -> str:
     before, after = shown.sites
     painted = first_site(shown.after.trace, shown.kind)
     mask = painted.allowed().numpy()
-    weights = [site.weights(shown.head).numpy() for site in (before, after)]
-    change = weights[1] - weights[0]
+    each = [site.weights(shown.head).numpy() for site in (before, after)]
+    change = each[1] - each[0]
     scale = max(float(np.abs(change).max()), 1e-9)
-    allowed = [site.allowed().numpy() for site in (before, after)]
+    reads = [site.allowed().numpy() for site in (before, after)]
     kind_name = kinds(shown.after.trace)[painted.site_kind].lower()
     nothing = np.zeros(mask.shape)
     pictures = [   # title, kind, what is not hatched, values, the colour of a value
         (f"Mask, {kind_name} (hatched = may not be read, −∞)", shown.kind, mask, nothing, lambda _: ramp(0.18)),
-        ("Before: the model's own masks (0 … 1)", after.kind, allowed[0], weights[0], ramp),
-        ("After: with the changes (0 … 1)", after.kind, allowed[1], weights[1], ramp),
-        (f"Difference: after − before (−{scale:.2g} orange … +{scale:.2g} blue)", after.kind, allowed[0] | allowed[1],
+        ("Before: the model's own masks (0 … 1)", after.kind, reads[0], each[0], ramp),
+        ("After: with the changes (0 … 1)", after.kind, reads[1], each[1], ramp),
+        (f"Difference: after − before (−{scale:.2g} orange … +{scale:.2g} blue)", after.kind, reads[0] | reads[1],
          change, lambda v: ramp(abs(v) / scale, accent=GAIN if v > 0 else LOSS)),
     ]
     drawn, x, height = [], 10, 0

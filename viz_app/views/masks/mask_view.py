@@ -4,26 +4,28 @@ axes, each layer of a mask, and what must hold."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from models.analysis.checks import Check
 from models.analysis.masked_comparison import MaskedRun
-from models.analysis.said_of_both import compared
+from models.analysis.output_comparison import compare_outputs
 from models.layers.masks import MaskLayer, SiteKind
 from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits
 from models.trace.outputs import NextToken
 from viz_app import words
+from viz_app.drawing.cells import Tile
 from viz_app.drawing.labels import Label, axes_labels, labels, special_label, written_labels
 from viz_app.drawing.notes import first_output
+from viz_app.drawing.pooling import slabs
 from viz_app.drawing.sites import by_kind
 
 
 @dataclass(frozen=True)
 class MaskView:
-    """What the page draws: one pair before and after the changes, the kind whose mask is painted, one head."""
+    """What the page draws: one pair before and after the changes, the kind whose mask is painted, one head; of a long text the part
+    round `tile`, None for all of it in blocks."""
 
     before: MaskedRun
     after: MaskedRun
@@ -32,6 +34,7 @@ class MaskView:
     site: str
     head: int
     terms: words.Terms
+    tile: Tile = None
 
     @property
     def sites(self) -> tuple[AttentionSite, AttentionSite]:
@@ -54,7 +57,7 @@ def kinds(trace: Trace) -> dict[SiteKind, str]:
 
 
 @dataclass(frozen=True)
-class Told:
+class LogProbChange:
     """What is told of both runs, in nats: `what` it is, as over the table, one label a row, before and after."""
 
     what: str
@@ -67,17 +70,18 @@ class Told:
         return sum(self.before), sum(self.after)
 
 
-def told(shown: MaskView) -> Told:
+def log_prob_change(shown: MaskView) -> LogProbChange:
     """Of a model that writes each token of the given text from its second on, and its end if it has one; of another what is hidden,
     the class or the answer that was most probable before."""
     before, after = shown.before, shown.after
     if isinstance(first_output(before.trace), NextToken):
         output = after.trace.next_token
         row = after.trace.streams[output.stream]
-        return Told(output.stream, written_labels(row, output.is_closed), before.log_probs, after.log_probs)
-    found = compared(before.trace, after.trace)
+        return LogProbChange(output.stream, written_labels(row, output.is_closed), before.log_probs, after.log_probs)
+    found = compare_outputs(before.trace, after.trace)
     notes = ["the model's own first guess before" * is_guess for is_guess in found.guessed]
-    return Told(found.what, [Label(name, note) for name, note in zip(found.names, notes, strict=True)], found.before, found.after)
+    names = [Label(name, note) for name, note in zip(found.names, notes, strict=True)]
+    return LogProbChange(found.what, names, found.before, found.after)
 
 
 def token_labels(trace: Trace, kind: str) -> tuple[list[Label], list[Label]]:
@@ -113,16 +117,25 @@ def checks(shown: MaskView) -> list[Check]:
     """What must hold for the masks on the screen, over every layer and head of the changed run."""
     apart, touched = 0, 0.0
     for site in shown.after.trace.attention.values():
-        n_query, n_key = site.n_query, site.n_key
-        together = np.ones((n_query, n_key), bool)
-        for x in site.mask.layers:
-            together &= alone(x, n_query, n_key).numpy()
-        apart += int((together != site.allowed().numpy()).sum())
-        weights = site.weights()
-        for query, key in shown.changes.of(site.kind).forbidden:
-            if query < n_query and key < n_key:
-                touched = max(touched, float(weights[:, query, key].max()))
+        for rows in slabs(site):
+            own = site.allowed(rows=rows)
+            together = torch.ones_like(own)
+            for x in site.mask.layers:
+                together = together & alone(x, site.n_query, site.n_key)[rows]
+            apart += int((together != own).sum())
+        touched = max(touched, _largest(site, shown.changes.of(site.kind).forbidden))
     return [
         Check("the mask is all its layers together", float(apart), 0.0, "Cells that differ from the AND of the layers"),
         Check("forbidden cells are 0", touched, 0.0, "Largest weight on a cell you forbade, over all layers and heads"),
     ]
+
+
+def _largest(site: AttentionSite, cells: Sequence[tuple[int, int]]) -> float:
+    """The largest weight of any head on these cells; 0 where there are none."""
+    found = 0.0
+    for rows in slabs(site, heads=site.n_heads):
+        inside = [(q - rows.start, k) for q, k in cells if rows.start <= q < rows.stop and k < site.n_key]
+        if inside:
+            queries, keys = zip(*inside, strict=True)
+            found = max(found, float(site.weights(rows=rows)[:, queries, keys].max()))
+    return found

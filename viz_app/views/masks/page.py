@@ -6,15 +6,18 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from models.analysis.head_walk import residual
+from models.analysis.head_sum import residual
 from viz_app import ui, words
 from viz_app.components.mask_painter import mask_painter
 from viz_app.components.plain import plain
 from viz_app.drawing import provenance
+from viz_app.drawing.cells import is_long
 from viz_app.drawing.stamp import facts
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.views.attention.controls import choose_tile
+from viz_app.views.inside.controls import drop_similarity
 from viz_app.views.masks import controls, files, state, text
 from viz_app.views.masks.mask_view import MaskView
 from viz_app.views.masks.payloads import Choices, payloads, views
@@ -22,7 +25,8 @@ from viz_app.views.masks.payloads import Choices, payloads, views
 
 def masks(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
-    ui.headline(text.QUESTION, text.ANSWER if run.trace.attention else "")
+    ui.headline(text.QUESTION, text.ANSWER if run.trace.attention and run.scope.model.masks_can_change else "")
+    drop_similarity(run)
     if not run.trace.attention:
         ui.written(run.trace, run.terms, run.stale)
         with st.container(key="explanation"):
@@ -44,7 +48,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGen
         plain(drawn["note masks"], key="note masks")
     with strip:
         plain(drawn["written"], key="written")
-    mask_painter(drawn["mask_painter"], _if_there(run, state.paint), _if_there(run, state.show_kind))
+    mask_painter(drawn["mask_painter"], _if_there(run, state.paint), _if_there(run, state.show_kind), choose_tile)
     session, (_, view) = live.session(), views(run, choices)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
@@ -64,6 +68,7 @@ def _if_there(run: CurrentRun, act: Callable[..., None]) -> Callable[..., None]:
 def _downloads(view: MaskView, now: Callable[[], MaskView]) -> None:
     """Files of what is shown `now`, when one is asked for."""
     name = provenance.head_name(view.after.trace, view.sites[1], view.head)
+    long = any(map(is_long, view.after.trace.attention.values()))
     whose = provenance.file_name(view.after.trace)
     offered = {
         "Masks and head, SVG": (files.masks_svg, f"{name}.masks.svg", "image/svg+xml"),
@@ -71,10 +76,14 @@ def _downloads(view: MaskView, now: Callable[[], MaskView]) -> None:
         "Log-probabilities, CSV": (files.log_probs_csv, f"{whose}.log-probabilities.csv", "text/csv"),
         "Everything, npz": (files.everything_npz, f"{whose}.masks.npz", "application/octet-stream"),
     }
+    if long:        # a cell a weight, of which there are too many
+        del offered["Masks and head, SVG"]
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, (make, file_name, mime) in offered.items():
-            ui.download(label, partial(_file, make, now), file_name, mime, lambda: facts(now().after.trace))
+            ui.download(label, partial(_file, make, now), file_name, mime, lambda: facts(now().after.trace), long)
+    if long:
+        st.caption(text.LONG_TEXT)
 
 
-def _file(make: Callable[[MaskView], str | bytes], now: Callable[[], MaskView]) -> str | bytes:
+def _file(make: Callable[[MaskView], ui.Made], now: Callable[[], MaskView]) -> ui.Made:
     return make(now())

@@ -6,18 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch.nn.functional as F
 
-from models.layers.masks import DRAWN, Mask, SiteKind
+from models.layers.masks import DRAWN, SiteKind
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing.labels import axes_labels, writes
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import head_name
 from viz_app.drawing.stamp import facts, saving
+from viz_app.views.masks import outcome_text
 from viz_app.views.masks import text as masks_text
-from viz_app.views.masks.mask_view import MaskView, alone, first_site, kinds, token_labels, told
+from viz_app.views.masks.mask_view import MaskView, alone, first_site, kinds, log_prob_change, token_labels
 from viz_app.views.masks.notation import painted
+from viz_app.views.masks.part import Part, open_blocks
 
 LARGEST_SIDE = 64       # cells a side of a small matrix
 DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
@@ -26,10 +27,9 @@ DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
 def masks(shown: MaskView, fixed: bool = False) -> bytes:
     """The payload of the mask painter; `fixed` where no model is at hand to run under what is painted."""
     site = first_site(shown.after.trace, shown.kind)
-    change = shown.changes.of(shown.kind)
-    n_query, n_key = site.n_query, site.n_key
+    change, part = shown.changes.of(shown.kind), Part.of(site, shown.tile)
     own = first_site(shown.before.trace, shown.kind).mask
-    base = replace(change, forbidden=(), opened=()).apply(own, n_query, n_key)
+    base = replace(change, forbidden=(), opened=()).apply(own, site.n_query, site.n_key)
     queries, keys = token_labels(shown.after.trace, shown.kind)
     axes = words.axes(site, shown.terms, writes(shown.after.trace, site))
     strip, cells = _strip(shown.after.trace)
@@ -37,12 +37,11 @@ def masks(shown: MaskView, fixed: bool = False) -> bytes:
     header = {
         "kind": shown.kind, "painted": painted(change), "fixed": fixed,
         "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, shown.terms)}",
-        "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
-        "queryAxis": axes[0], "keyAxis": axes[1],
+        **part.header(queries, keys), "queryAxis": axes[0], "keyAxis": axes[1],
         "layers": [_named(site.site_kind, x.name) for x in base.layers], "drawn": _named(site.site_kind, DRAWN),
         "strip": strip, "effect": effect, "story": story(shown),
     }
-    return pack(header, base=_bits(base, n_query, n_key), strip=cells, **effect_arrays)
+    return pack(header, base=part.blocked(base), strip=cells, **effect_arrays)
 
 
 def _named(kind: SiteKind, layer: str) -> dict[str, str]:
@@ -58,8 +57,8 @@ def story(shown: MaskView) -> list[str]:
         notes.append(masks_text.outside(name, change, site.n_query, site.n_key))
         queries, _ = axes_labels(shown.after.trace, site)
         notes.append(masks_text.empty_rows(site, name, [label.text for label in queries]))
-    effect = masks_text.effect(told(shown), shown.before.trace)
-    return masks_text.story(shown.before, shown.after, shown.changes, names, effect, [note for note in notes if note])
+    effect = outcome_text.effect(log_prob_change(shown), shown.before.trace)
+    return outcome_text.story(shown.before, shown.after, shown.changes, names, effect, [note for note in notes if note])
 
 
 def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
@@ -74,7 +73,7 @@ def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
         matrices.append(("all together", site.allowed()))
         pictures = []
         for name, allowed in matrices:
-            small = F.max_pool2d(allowed[None].float(), k, ceil_mode=True)[0].numpy().astype(np.uint8)
+            small = open_blocks(allowed, k)
             rows, cols = small.shape
             pictures.append({"name": name, "offset": offset, "blocked": int((~allowed).sum()), "cells": allowed.numel()})
             parts.append(small.ravel())
@@ -86,33 +85,21 @@ def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
 
 
 def _effect(shown: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    (before, after), given = shown.sites, told(shown)
+    (before, after), given = shown.sites, log_prob_change(shown)
     queries, keys = token_labels(shown.after.trace, after.kind)
     axes = words.axes(after, shown.terms, writes(shown.after.trace, after))
-    difference = after.weights(shown.head) - before.weights(shown.head)
+    part, values = Part.of(after, shown.tile), {}
+    values["difference"] = difference = part.difference(before, after, shown.head)
+    for name, site in (("Before", before), ("After", after)):
+        values[name.lower()], values[f"blocked{name}"] = part.weights(site, shown.head)
     header = {
         "title": shown.title, "site": shown.site, "head": shown.head, "kind": after.kind,
         **saving(head_name(shown.after.trace, after, shown.head), facts(shown.after.trace)),
-        "queries": [label.as_json() for label in queries], "keys": [label.as_json() for label in keys],
-        "queryAxis": axes[0], "keyAxis": axes[1],
-        "scale": next(s for s in DIFFERENCE_SCALES if float(difference.abs().max()) <= s or s == 1.0),
+        **part.header(queries, keys), "queryAxis": axes[0], "keyAxis": axes[1],
+        "scale": next(s for s in DIFFERENCE_SCALES if float(np.abs(difference).max()) <= s or s == 1.0),
         "given": given.what.capitalize(), "labels": [label.as_json() for label in given.labels],
         "outputs": [shown.before.output, shown.after.output],
         "sums": list(given.sums),
     }
-    arrays = {
-        "before": before.weights(shown.head).numpy(), "after": after.weights(shown.head).numpy(),
-        "difference": difference.numpy(),
-        "blockedBefore": (~before.allowed()).numpy().astype(np.uint8),
-        "blockedAfter": (~after.allowed()).numpy().astype(np.uint8),
-        "logBefore": np.array(given.before, np.float32), "logAfter": np.array(given.after, np.float32),
-    }
-    return header, arrays
-
-
-def _bits(mask: Mask, n_query: int, n_key: int) -> np.ndarray:
-    """(query, key) uint8: bit i set where the i-th layer (of at most 8) blocks the cell; 0 = open."""
-    bits = np.zeros((n_query, n_key), np.uint8)
-    for i, x in enumerate(mask.layers[:8]):
-        bits |= (~alone(x, n_query, n_key)).numpy().astype(np.uint8) << i
-    return bits
+    logs = {"logBefore": np.array(given.before, np.float32), "logAfter": np.array(given.after, np.float32)}
+    return header, values | logs

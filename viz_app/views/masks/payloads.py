@@ -8,6 +8,7 @@ from models.analysis.masked_comparison import MaskedRun
 from models.scope import Texts
 from models.trace import Trace
 from models.trace.edits import Edits
+from viz_app.drawing.cells import Tile
 from viz_app.drawing.notes import checked, small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
@@ -16,13 +17,14 @@ from viz_app.views.masks import text as masks_text
 from viz_app.views.masks.mask_view import MaskView, checks
 from viz_app.views.masks.painter import masks
 
-MOST_WRITTEN = 40       # tokens that a model which goes on with a text writes to be compared
+MOST_WRITTEN = 40       # tokens that a model which continues a text writes to be compared
 
 
 @dataclass(frozen=True)
 class Choices:
     """What is chosen on the page. `second` is the second text of the batch, "" where the first runs alone; `problem` says why
-    a second text that stands there is not run. `shown` is 0 for the first text, 1 for the second."""
+    a second text that stands there is not run. `shown` is 0 for the first text, 1 for the second. `tile` is the part of a long
+    text, None for all of it."""
 
     second: str
     problem: str
@@ -31,6 +33,7 @@ class Choices:
     kind: str
     site: str
     head: int
+    tile: Tile = None
 
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
@@ -51,7 +54,7 @@ def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]
     """The batch under the model's own masks, and what is shown of it and of the batch under the changed ones."""
     own, changed = _runs(run, choices)
     before, after = own[choices.shown], changed[choices.shown]
-    return own, MaskView(before, after, choices.changes, choices.kind, choices.site, choices.head, run.terms)
+    return own, MaskView(before, after, choices.changes, choices.kind, choices.site, choices.head, run.terms, choices.tile)
 
 
 def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:

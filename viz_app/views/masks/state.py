@@ -8,6 +8,7 @@ from models.trace import AttentionSite, Trace
 from models.trace.edits import Edits, MaskChange
 from viz_app.drawing.sites import by_kind
 from viz_app.session import url_state
+from viz_app.session.focus import chosen_focus, pick_head
 from viz_app.session.parameters import Choice, Notation, Text
 from viz_app.views.masks import notation as masks_notation
 
@@ -68,7 +69,7 @@ def view(trace: Trace) -> tuple[str, AttentionSite, int]:
     found = kinds(trace)
     if kind not in found:
         kind = next((name for name, one in found.items() if masks_notation.hides_the_future(one)), next(iter(found)))
-    site, focus = url_state.focus(trace)
+    site, focus = chosen_focus(trace)
     if site.kind != kind and not own:
         sites = [s for s in trace.attention.values() if s.kind == kind]
         site = sites[min(site.layer, len(sites) - 1)]
@@ -87,5 +88,5 @@ def show_kind(kind: str) -> None:
 
 def look_at(kind: str, site: str, head: int) -> None:
     """Look at this head, of whatever kind it is, while painting on this kind's mask."""
-    url_state.pick(site, head)
+    pick_head(site, head)
     _look(kind, own=True)

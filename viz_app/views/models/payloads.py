@@ -12,7 +12,7 @@ from models.architectures import family_of
 from models.checkpoint import CheckpointError, config_of
 from models.hub import load as hub
 from models.hub.describe import shown
-from models.scope import folder_of
+from models.opening import folder_of
 from viz_app import checkpoints, words
 from viz_app.drawing.payload import pack
 from viz_app.session import cache

@@ -9,7 +9,10 @@ from viz_app import words
 from viz_app.drawing.notes import rows
 
 QUESTION = "Models: which are there, and who may see whom in each?"
-ANSWER = "In the order of history. A small picture is a mask: a row reads, a column is read; filled cells may be, hatched ones not."
+ANSWER = (
+    "In the order of history. A small picture is a mask: a row reads, a column is read; filled cells may be read, hatched ones "
+    "may not."
+)
 NO_MASK = "No attention: a state carries what was read."
 OPEN = "Open now"
 UNOPENED = "What it answers, and what of it can be shown, stands here once it is open."

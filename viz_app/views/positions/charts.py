@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import torch
 from torch import Tensor
 
-from models.analysis.position_measures import Similarity
+from models.analysis.position_measures import SimilarityByDistance
 from viz_app.drawing.frame import LINE_STYLES, LINES, bar, framed, scale_of, titled
 from viz_app.drawing.look import Look
 
@@ -52,26 +52,29 @@ def curves(table: Tensor, dims: Sequence[int], names: Sequence[str], title: str)
     return titled(chart, title, 430)
 
 
-def wavelength_chart(waves: Tensor, dims: Sequence[int], n: int, title: str) -> alt.Chart:
-    """How many positions a full turn takes, by dimension (log scale); a rule at the length; chosen dims coloured."""
+def wavelength_chart(
+    waves: Tensor, dims: Sequence[int], n: int, title: str, column: str = "dimension", top: float = 100_000
+) -> alt.Chart:
+    """How many positions a full turn takes, by dimension or another `column` (log scale, at least to `top`); a rule at the length;
+    chosen dims numbered and in the colours of their curves."""
     values = waves.numpy()
     shown = np.flatnonzero(values < NEVER)
     data = pd.DataFrame({"dimension": shown, "wavelength": values[shown]})
     x = alt.X(
         "dimension:Q",
-        title="dimension",
+        title=column,
         axis=alt.Axis(format="d"),
         scale=alt.Scale(domain=[0, len(values) - 1], nice=False),
     )
     y = alt.Y(
         "wavelength:Q",
         title="wavelength",
-        scale=alt.Scale(type="log", domain=[5, max(100_000, n)], nice=False),
+        scale=alt.Scale(type="log", domain=[5, max(top, n)], nice=False),
         axis=alt.Axis(format="~s", values=[10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8]),
     )
-    tooltip = [alt.Tooltip("dimension:Q"), alt.Tooltip("wavelength:Q", format=",.5~g")]
+    tooltip = [alt.Tooltip("dimension:Q", title=column), alt.Tooltip("wavelength:Q", format=",.5~g")]
     dots = (
-        alt.Chart(data).mark_circle(size=22, opacity=0.55).encode(x=x, y=y, tooltip=tooltip, color=alt.value("#8f96a3"))
+        alt.Chart(data).mark_circle(size=30, opacity=0.9).encode(x=x, y=y, tooltip=tooltip, color=alt.value("#8f96a3"))
     )
     chosen = [(i, dim) for i, dim in enumerate(dims) if values[dim] < NEVER]
     picked = pd.DataFrame(
@@ -86,36 +89,37 @@ def wavelength_chart(waves: Tensor, dims: Sequence[int], n: int, title: str) -> 
         .mark_circle(size=110, opacity=1)
         .encode(x=x, y=y, tooltip=tooltip, color=alt.Color("colour:N", scale=None))
     )
+    numbers = marks.mark_text(align="left", baseline="top", dx=2, dy=7, fontSize=12).encode(text="dimension:N")
     rule = alt.Chart(pd.DataFrame({"n": [n]})).mark_rule(strokeDash=[5, 4], color="#8f96a3").encode(y="n:Q")
     word = (
         alt.Chart(pd.DataFrame({"n": [n], "word": [f"the {n} positions shown"]}))
-        .mark_text(align="right", baseline="bottom", dy=-3, color="#8f96a3")
+        .mark_text(align="right", baseline="bottom", dy=-3, color="#8f96a3", fontSize=12)
         .encode(x=alt.value("width"), y="n:Q", text="word:N")
     )
-    return titled(dots + rule + word + marks, title, 400)
+    return titled(dots + rule + word + marks + numbers, title, 400)
 
 
 def heatmap(
     table: Tensor, look: Look, title: str, axes: tuple[str, str], height: int = 420, limit: float = 0.0, wrap: int = 62,
-    note: str = "",
+    note: str = "", value: str = "value",
 ) -> go.Figure:
     """A signed matrix, rows down, in a diverging map centred on 0 that reaches ±limit (default: the largest); `note` as in
-    `framed`."""
+    `framed`; `value` is what its scale is called."""
     row, column = axes
-    cells = _cells(table, look, limit, hovertemplate=f"{row} %{{y}}, {column} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>")
+    cells = _cells(table, look, limit, value, hovertemplate=f"{row} %{{y}}, {column} %{{x}}: <b>%{{z:.6f}}</b><extra></extra>")
     sides = {"x": {"title": {"text": column}, "tickformat": "d"}, "y": {"title": {"text": row}, "tickformat": "d"}}
     return framed([cells], look, title, height, wrap, note=note, **sides)
 
 
-def _cells(table: Tensor, look: Look, limit: float = 0.0, **more: object) -> dict:
+def _cells(table: Tensor, look: Look, limit: float = 0.0, value: str = "value", **more: object) -> dict:
     values = table.float().numpy()
     limit = limit or float(np.abs(values).max()) or 1.0
-    colours = {"colorscale": scale_of(look.diverging()), "colorbar": bar(look, "value")}
+    colours = {"colorscale": scale_of(look.diverging()), "colorbar": bar(look, value)}
     return {"type": "heatmap", "z": values, "zmin": -limit, "zmax": limit, **colours, **more}
 
 
 def similarity_chart(
-    similarity: Similarity, look: Look, title: str, domain: tuple[float, float], height: int = 300
+    similarity: SimilarityByDistance, look: Look, title: str, domain: tuple[float, float], height: int = 300
 ) -> alt.Chart:
     """PE·PEᵀ by distance: the mean over all places as a line, least to largest as a band."""
     data = pd.DataFrame(
@@ -126,24 +130,16 @@ def similarity_chart(
             "largest": similarity.largest.numpy(),
         }
     )
-    base = alt.Chart(data).encode(
-        x=alt.X(
-            "distance:Q", title="distance between two positions", axis=alt.Axis(format="d"), scale=alt.Scale(nice=False)
-        ),
-        tooltip=[
-            alt.Tooltip("distance:Q"),
-            *(alt.Tooltip(f"{n}:Q", format=".6g") for n in ("mean", "least", "largest")),
-        ],
-    )
-    y = alt.Scale(domain=list(domain), nice=True)
-    band = base.mark_area(opacity=0.28, color=look.accent).encode(
-        y=alt.Y("least:Q", title="PE·PEᵀ", scale=y), y2="largest:Q"
-    )
-    line = base.mark_line(strokeWidth=2.2, color=look.accent).encode(y=alt.Y("mean:Q", scale=y))
+    x = alt.X("distance:Q", title="distance between two positions", axis=alt.Axis(format="d"), scale=alt.Scale(nice=False))
+    scale = alt.Scale(domain=list(domain), nice=True)
+    tooltip = [alt.Tooltip("distance:Q"), *(alt.Tooltip(f"{name}:Q", format=".6g") for name in ("mean", "least", "largest"))]
+    base = alt.Chart(data).encode(x=x, tooltip=tooltip)
+    band = base.mark_area(opacity=0.28, color=look.accent).encode(y=alt.Y("least:Q", title="PE·PEᵀ", scale=scale), y2="largest:Q")
+    line = base.mark_line(strokeWidth=2.2, color=look.accent).encode(y=alt.Y("mean:Q", scale=scale))
     return titled(band + line, title, height)
 
 
-def similarity_domain(*similarities: Similarity) -> tuple[float, float]:
+def similarity_domain(*similarities: SimilarityByDistance) -> tuple[float, float]:
     """One scale for all that are compared, 0 on it."""
     low = min(float(s.least.min()) for s in similarities)
     high = max(float(s.largest.max()) for s in similarities)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from models.analysis.checks import Check
 from models.analysis.permutation_test import ShuffleTest
-from models.analysis.position_measures import Concatenated, FormulaMeasures, Similarity
+from models.analysis.position_measures import Concatenated, FormulaMeasures, SimilarityByDistance
 from viz_app.views.positions.text import NAMES
 
 
@@ -25,7 +25,7 @@ def _zero(table: Tensor, formula: str) -> Check:
                  "Largest value in the vector of position 0, which no matrix can move")
 
 
-def table(formula: str, values: Tensor, similarity: Similarity) -> list[Check]:
+def table(formula: str, values: Tensor, similarity: SimilarityByDistance) -> list[Check]:
     """What holds for every table that this formula makes."""
     if formula == "sin-sin":
         return [_zero(values, formula)]
@@ -73,7 +73,7 @@ def recurrent(test: ShuffleTest, recorded: Tensor) -> list[Check]:
     ]
     if len(test.stages) > 1:
         checks.append(Check("nor what is read before, backwards", _largest(change[1, last + 1 :]), 1e-6,
-                            "Reading backwards: largest change of a state behind the last moved token"))
+                            "Reading backwards: largest change of a state after the last moved token"))
     gap = _largest(test.original - recorded)
     return [*checks, Check("the same run as on the other pages", gap, 1e-5 * size, "Largest difference from the states recorded")]
 

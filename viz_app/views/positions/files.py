@@ -8,7 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from models.analysis.permutation_test import ShuffleTest
-from models.analysis.position_measures import FormulaMeasures, Similarity, rotation
+from models.analysis.position_measures import FormulaMeasures, SimilarityByDistance, rotation
+from models.analysis.scores_by_distance import Carried, ScoresByDistance
+from models.layers.rotation import Rotation
 
 
 def table_csv(table: Tensor) -> str:
@@ -16,7 +18,7 @@ def table_csv(table: Tensor) -> str:
     return _csv(["position \\ dimension", *range(table.shape[1])], ([i, *row] for i, row in enumerate(table.tolist())))
 
 
-def table_npz(table: Tensor, waves: Tensor | None, similarity: Similarity) -> bytes:
+def table_npz(table: Tensor, waves: Tensor | None, similarity: SimilarityByDistance) -> bytes:
     """The table, its wavelengths where a formula made it, and PE·PEᵀ by distance (mean, least, largest)."""
     arrays = {
         "table": table.numpy(),
@@ -96,6 +98,21 @@ def states_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
     place = np.argsort(test.order)
     changes = test.change.T.tolist()
     return _csv(["place", "new place", "token", *test.stages], ([i, int(place[i]), t, *changes[i]] for i, t in enumerate(tokens)))
+
+
+def angles_csv(turns: Rotation) -> str:
+    """A row a position, a column a pair of dimensions: the angle in radians, whole turns counted."""
+    return _csv(["position \\ pair", *range(turns.n_pairs)], ([i, *row] for i, row in enumerate(turns.angles.tolist())))
+
+
+def distances_csv(found: ScoresByDistance, alone: Carried | None) -> str:
+    """A row a distance (query − key): pairs, mean, least and largest score, and that of the query and key that are only turned."""
+    names = ("distance", "pairs", "mean", "least", "largest")
+    columns = [getattr(found, name).tolist() for name in names]
+    if alone is not None:
+        scores = dict(enumerate(alone.scores().tolist()))
+        columns.append([scores.get(distance, "") for distance in columns[0]])
+    return _csv([*names, *["one query and key, turned"] * (alone is not None)], zip(*columns, strict=True))
 
 
 def tensors_npz(tensors: dict[str, Tensor]) -> bytes:

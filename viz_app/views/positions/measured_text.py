@@ -75,14 +75,14 @@ def verdict(m: FormulaMeasures) -> str:
         said.append(f"{m.neighbours.aliased} of {n} positions resemble one further away more than those beside them.")
     if m.rotation_miss < 1e-6:
         said.append(
-            f"A step of {m.shift} is one fixed rotation wherever one stands. That might make it easy for a head to learn “look "
+            f"A step of {m.shift} is the same rotation at every position. That might make it easy for a head to learn “look "
             f"{m.shift} back”: it is why the paper chose its formula (§3.5)."
         )
     else:
         said.append(
-            f"No matrix takes PE(pos) to PE(pos+{m.shift}) everywhere. PE(0) already shows it, which is all zeros: a matrix makes "
-            f"zeros of zeros. Over {m.n_fit} positions together the best one misses by {share(m.best_linear_miss)} of the vectors' "
-            "length."
+            f"No matrix takes PE(pos) to PE(pos+{m.shift}) everywhere. PE(0) already shows it: it is all zeros, and any matrix "
+            f"makes zeros of zeros. Over {m.n_fit} positions together the best one misses by {share(m.best_linear_miss)} of the "
+            "vectors' length."
         )
     if m.similarity.spread > 1e-6:
         said.append("How alike two positions are depends on where they stand, not only on their distance.")

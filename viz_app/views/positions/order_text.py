@@ -13,29 +13,41 @@ RECURRENT = (
     "token, so the order is in the recurrence itself. "
 )
 NOT_ADDED = RECURRENT + (
-    "So there is nothing to add and nothing to concatenate. Choose a Transformer at the left to see how a position vector is "
+    "So there is nothing to add and nothing to concatenate. Choose a Transformer on the left to see how a position vector is "
     "added to a token's."
 )
 RELATIVE_ONLY = (
     "**This model adds no position vector to a token**: how far apart two tokens stand is a term of their score, which the page "
-    "**Inside a head** shows. Choose a Transformer at the left to see how a position vector is added."
+    "**Inside a head** shows. Choose a Transformer on the left to see how a position vector is added."
 )
 NOT_ATTENDED = (
     "**The encoder of this model has no attention of its own**, so no W reads the sum of token and position here. Choose a "
-    "Transformer at the left."
+    "Transformer on the left."
 )
 
 _RELATIVE = (
     "**This model adds no position vectors: its positions are relative.** Each score has a term of its own that says how far apart "
     "the two tokens stand, by a vector r of sines and cosines of that distance: the page **Inside a head** shows it, stage "
-    "“position”. In which order the tokens are predicted is another thing than where they stand: the page **Task** changes that. "
+    "“position”. The order in which the tokens are predicted is a different matter, which can be changed on the page **Task**. "
     "Open **eng-fra** or **dates** for a shuffle test; the sections beside it show the vectors that other models add."
 )
 _NOT_SHUFFLED = (
     "**There is no shuffle test for this model.** The test asks what an encoder, which reads a text all at once, makes of its "
     "tokens in another order. Here every token reads only those before it: the look-ahead mask alone tells the first from the "
-    "last, and a text in another order is another text. Open **eng-fra** or **dates** for the test; the sections beside it "
-    "show this model's own position vectors."
+    "last, and a text in another order is another text. Open **eng-fra** or **dates** for the test; "
+)
+_NOT_OURS = (
+    "**There is no shuffle test for a model that somebody else made.** The test asks a copy of it without position vectors, which "
+    "cannot be made here. Open **eng-fra** or **dates** for the test; "
+)
+_OWN_VECTORS = "the sections beside it show this model's own position vectors."
+_NO_VECTORS = (
+    "the sections beside it show the vectors that other models add. This one looks up none: what tells it the order is in its "
+    "queries, its keys or its scores."
+)
+_TURNED = (
+    "this model looks up no vectors of places: it turns its queries and keys, which the sections **Rotation** and **Score by "
+    "distance** show."
 )
 
 
@@ -45,8 +57,11 @@ NOTHING_ASKED = (
 
 
 def not_shuffled(model: Model) -> str:
-    """Why there is no shuffle test for a model that goes on with a text, or has no vectors of places."""
-    return _NOT_SHUFFLED if model.continues else _RELATIVE
+    """Why there is no shuffle test for a model that goes on with a text, has no vectors of places, or was made by somebody else."""
+    vectors = _OWN_VECTORS if model.positions is not None else _TURNED if model.rotation(2) is not None else _NO_VECTORS
+    if model.continues:
+        return _NOT_SHUFFLED + vectors
+    return _NOT_OURS + vectors if not model.positions_can_go else _RELATIVE
 
 
 def order_help(model: Model) -> str:
@@ -84,7 +99,7 @@ def shuffled(positioned: ShuffleTest, bare: ShuffleTest, kind: str, fixed: str =
     n = len(positioned.order)
     if positioned.order == tuple(range(n)):
         return (
-            f"Nothing can change places here: besides {fixed} there is only one token. Type more words at the left."
+            f"Nothing can change places here: besides {fixed} there is only one token. Type more words on the left."
         )
     last, place = float(positioned.mean[-1]), positioned.stages[-1]
     exact = says(float(bare.largest.max()))
@@ -107,9 +122,9 @@ def shuffled(positioned: ShuffleTest, bare: ShuffleTest, kind: str, fixed: str =
     )
 
 
-def through(config: object) -> str:
-    """Over the products of both with W_Q, and whether they are the model's own."""
-    title = "Both through the model's first W_Q, without its bias: the same numbers"
+def through(config: object, head: str) -> str:
+    """Over the products of both with W_Q of this head, and whether they are the model's own."""
+    title = f"Both through W_Q of {head[:1].lower()}{head[1:]}, without its bias: the same numbers"
     if config.positions == "none":
         return f"{title} (this model itself adds no p)"
     return f"{title} (in this model LayerNorm comes between)" if getattr(config, "norm", "post") == "pre" else title

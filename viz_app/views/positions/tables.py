@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from torch import Tensor
 
 from models.analysis.checks import Check
-from models.analysis.position_measures import FormulaMeasures, Similarity, by_distance, rotation
+from models.analysis.position_measures import FormulaMeasures, SimilarityByDistance, rotation, similarity_by_distance
 from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelengths
 from viz_app import ui, words
 from viz_app.drawing.look import look
@@ -42,8 +42,8 @@ class Picked:
     whose: str
 
     @property
-    def similarity(self) -> Similarity:
-        return by_distance(self.table)
+    def similarity(self) -> SimilarityByDistance:
+        return similarity_by_distance(self.table)
 
 
 def curves(shown: CurrentRun) -> None:
@@ -59,12 +59,13 @@ def curves(shown: CurrentRun) -> None:
     waves = [None if picked.waves is None else float(picked.waves[i]) for i in dims]
     names = [say.dimension(of_sine, i, wave) for i, wave in zip(dims, waves, strict=True)]
     title = f"What each place is told: {picked.whose}, {d_model} dimensions"
-    left.altair_chart(draw.curves(picked.table, dims, names, title), key="positions-curves")
+    left.altair_chart(ui.presented(draw.curves(picked.table, dims, names, title)), key="positions-curves")
     if picked.waves is None:
         right.markdown(say.NO_WAVES)
     else:
         title = "How many positions one full turn takes, by dimension"
-        right.altair_chart(draw.wavelength_chart(picked.waves, dims, n, title), key="positions-waves")
+        chart = draw.wavelength_chart(picked.waves, dims, n, title)
+        right.altair_chart(ui.presented(chart), key="positions-waves")
         right.caption(say.turns(picked.waves, n))
     _foot(shown, picked)
 
@@ -75,17 +76,17 @@ def maps(shown: CurrentRun) -> None:
     colours, similarity = look(st.context.theme.type), picked.similarity
     left, middle, right = st.columns([1.15, 1, 1], gap="medium")
     title, note = f"Position by dimension: {picked.whose}", caption(_whose(shown, picked))
+    figure = draw.heatmap(picked.table, colours, title, ("position", "dimension"), wrap=46, note=note)
     left.plotly_chart(
-        draw.heatmap(picked.table, colours, title, ("position", "dimension"), wrap=46, note=note), theme=None, key="positions-map",
-        config=ui.camera(_name(shown, picked, "map")),
+        ui.presented(figure), theme=None, key="positions-map", config=ui.camera(_name(shown, picked, "map")),
     )
     title, products = "PE·PEᵀ: how alike two places are", picked.table @ picked.table.T
+    figure = draw.heatmap(products, colours, title, ("position", "other position"), wrap=46, note=note)
     middle.plotly_chart(
-        draw.heatmap(products, colours, title, ("position", "other position"), wrap=46, note=note), theme=None,
-        key="positions-products", config=ui.camera(_name(shown, picked, "products")),
+        ui.presented(figure), theme=None, key="positions-products", config=ui.camera(_name(shown, picked, "products")),
     )
     chart = draw.similarity_chart(similarity, colours, "PE·PEᵀ by distance", draw.similarity_domain(similarity), 370)
-    right.altair_chart(chart, key="positions-similarity")
+    right.altair_chart(ui.presented(chart), key="positions-similarity")
     right.caption(say.BAND)
     _foot(shown, picked)
 
@@ -133,13 +134,13 @@ def _map(m: FormulaMeasures) -> None:
     note = caption({"size": say.size(*m.table.shape)})
     figure = draw.heatmap(m.table, look(st.context.theme.type), title, ("position", "dimension"), 300, 1.0, 46, note)
     name = ".".join((readable(m.formula), "x".join(map(str, m.table.shape)), "positions", "map"))
-    st.plotly_chart(figure, theme=None, key=f"positions-map-{m.formula}", config=ui.camera(name))
+    st.plotly_chart(ui.presented(figure), theme=None, key=f"positions-map-{m.formula}", config=ui.camera(name))
 
 
 def _similarity(m: FormulaMeasures, domain: tuple[float, float]) -> None:
     title = f"{say.NAMES[m.formula]}: how alike, by distance"
     chart = draw.similarity_chart(m.similarity, look(st.context.theme.type), title, domain, 250)
-    st.altair_chart(chart, key=f"positions-similarity-{m.formula}")
+    st.altair_chart(ui.presented(chart), key=f"positions-similarity-{m.formula}")
 
 
 def _plane(m: FormulaMeasures, pair: int) -> None:
@@ -149,7 +150,7 @@ def _plane(m: FormulaMeasures, pair: int) -> None:
     turned = m.table @ rotation(m.formula, m.shift, d_model).T
     title = f"{say.NAMES[m.formula]}: pair {pair}. Orange: what a fixed turn misses of a step of {m.shift}"
     chart = draw.plane(longer, turned, pair, m.shift, look(st.context.theme.type), title)
-    st.altair_chart(chart, width="content", key=f"positions-plane-{m.formula}")
+    st.altair_chart(ui.presented(chart), width="content", key=f"positions-plane-{m.formula}")
 
 
 def _pick(shown: CurrentRun) -> Picked:

@@ -33,10 +33,10 @@ BAND = (
     "Line: mean over all pairs at this distance. Band: least to largest; where there is none, only the distance counts."
 )
 SHIFT_HELP = "Is PE(pos+k) one fixed matrix times PE(pos), wherever pos is?"
-PICTURES = "Each picture has its own download at its upper right corner, when the pointer is on it."
+PICTURES = "Each picture has its own download in its upper right corner, when the pointer is on it."
 TABLES_ONLY = RECURRENT + (
-    "The tables below are those that are added for attention: without a mask, and without them, the order of its tokens is nothing "
-    "to it."
+    "The tables below are those that are added for attention: without them, and without a mask, it cannot tell one order "
+    "of tokens from another."
 )
 
 
@@ -45,7 +45,12 @@ def answer(model: Model) -> str:
     if model.is_recurrent:
         return "This model reads one token after the other, so the order is in its states: it has no position vectors."
     if model.relative_positions:
-        return "To every score comes a term for how far apart the two tokens stand: no vector is added to a token."
+        return "Each score gets a term of its own for how far apart the two tokens are; no vector is added to a token."
+    if model.rotation(2) is not None:
+        return (
+            "It turns each query and each key by angles that grow with its place, so that a score depends on how far apart two "
+            "tokens stand. No vector is added to a token."
+        )
     alone = "Attention without a mask does not: reorder its tokens, and it only reorders what it makes of them."
     if model.continues:
         alone = "The look-ahead mask tells a little: each token sees as many others as stand before it."

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from viz_app.session.url_state import Focus
+from viz_app.session.focus import Focus
 
 
 @dataclass(frozen=True)

@@ -8,37 +8,35 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from models.architectures.base import ORDER, POSITIONS
-from models.asked import InputError
+from models.inputs import InputError
 from models.tokenizers.encoding import hidable
 from models.trace import Trace
 from models.trace.outputs import TokenInOrder
-from viz_app import ui
+from viz_app import ui, which_head
 from viz_app.drawing.notes import first_output
+from viz_app.drawing.sites import by_kind
 from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus, chosen_focus
 from viz_app.session.parameters import Whole
-from viz_app.session.url_state import Focus
-from viz_app.views.task import text
 from viz_app.views.task.choices import Choices
-from viz_app.views.task.next_token import kept
+from viz_app.views.task.next_token import chosen_position
 from viz_app.views.task.reading import answering, answering_sites
-from viz_app.views.task.typed_order import FIGURE, figure_text, read_order
+from viz_app.views.task.typed_order import FIGURE, figure_text, read_order, unlike
 
 POSITION = Whole("task-position", is_step=True)
-_SITE, _HEAD = "task-site", "task-head"
 _TYPED, _REFUSED = "task-order", "task-order-refused"
 
 
 def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
-    """Draw the row of controls; what is chosen, and where beside them there is room for what was read and written."""
-    columns = st.columns([4, 1.3, 0.7], gap="small")
-    focus = _attention(run.trace, first_output(run.trace).stream, *columns[1:])
-    return Choices(url_state.get(POSITION), focus), columns[0].empty()
+    """Draw the row of controls; what is chosen, and where above them there is room for what was read and written."""
+    strip = st.container()
+    return Choices(url_state.get(POSITION), _attention(run.trace, first_output(run.trace).stream)), strip
 
 
 def choose_position(position: int) -> None:
     """Show the answer at this position of the run that stands on the page."""
-    url_state.keep(POSITION, kept(live.session().shown.trace.next_token, position))
+    url_state.keep(POSITION, chosen_position(live.session().shown.trace.next_token, position))
 
 
 def hide(positions: Sequence[int]) -> None:
@@ -57,21 +55,15 @@ def choose_run(name: str) -> None:
     url_state.keep(url_state.CHECKPOINT, name)
 
 
-def _attention(trace: Trace, stream: str, left: DeltaGenerator, right: DeltaGenerator) -> Focus:
+def _attention(trace: Trace, stream: str) -> Focus:
     """Whose attention is shown beside the answer; nothing to choose in a model without."""
     sites = answering_sites(trace, stream)
     if not sites:
         return Focus()
-    site, head = answering(trace, stream, url_state.focus(trace)[1])
-    st.session_state[_SITE], st.session_state[_HEAD] = site.name, head + 1
-
-    def pick() -> None:
-        url_state.pick(st.session_state[_SITE], st.session_state[_HEAD] - 1)
-
-    left.selectbox(
-        "Attention shown", list(sites), key=_SITE, on_change=pick, format_func=lambda name: text.site_label(sites[name]),
-    )
-    right.selectbox("Head", range(1, site.n_heads + 1), key=_HEAD, on_change=pick)
+    site, head = answering(trace, stream, chosen_focus(trace)[1])
+    kinds = {kind: found for kind, each in by_kind(trace) if (found := [one for one in each if one.name in sites])}
+    with which_head.row():
+        which_head.which_head(kinds, site, head)
     return Focus(site.name, head)
 
 
@@ -91,7 +83,15 @@ def choose_order(run: CurrentRun) -> None:
             "The paper's 3 → 2 → 4 → 1", key="order figure", on_click=_put_figure, args=(figure,),
             help=f"The figure of Yang et al. 2019, on a text of four tokens: “{figure}”",
         )
-    ui.note(st.empty(), refused[1] if refused else "", bad=bool(refused), key="order")
+    wrong = refused[1] if refused else _linked()
+    chosen = url_state.get(url_state.CHOSEN[_field()])
+    ui.note(st.empty(), wrong or (unlike(chosen, n) if chosen else ""), bad=bool(wrong), key="order")
+
+
+def _linked() -> str:
+    """That an address asked for an order, and why it is none."""
+    why = url_state.unfit(url_state.CHOSEN[_field()])
+    return f"In this page's address the {why[0]}. The tokens are predicted from left to right." if why else ""
 
 
 def put_order(order: Sequence[int]) -> None:

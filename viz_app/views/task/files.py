@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 
 from models.analysis.distributions import entropy, expected
 from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span, TokenInOrder
-from viz_app.drawing.labels import labels
+from viz_app.drawing.labels import labels, token_label
 from viz_app.drawing.notes import first_output
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.decoding.steps import token_label
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.masked import guesses, own_labels
 from viz_app.views.task.next_token import answer
-from viz_app.views.task.span import candidates, said
+from viz_app.views.task.span import answer_text, candidates
 
 ALL = 20        # spans in a table
 
@@ -60,7 +59,10 @@ def span_csv(run: CurrentRun, choices: Choices) -> str:
     """A row a span, the most probable first: its first and last token, its text, ln p(start) + ln p(end) in nats."""
     output = first_output(run.trace)
     row = run.trace.streams[output.stream]
-    rows = [[one.start, one.end, f"{one.start} {said(row, one.start, one.end)}", one.log_prob] for one in candidates(output, ALL)]
+    rows = [
+        [one.start, one.end, f"{one.start} {answer_text(row, one.start, one.end)}", one.log_prob]
+        for one in candidates(output, ALL)
+    ]
     return _csv(run, ("first token", "last token", "first token and text", "ln p (nats)"), rows)
 
 

@@ -9,11 +9,10 @@ from models.analysis.checks import Check
 from models.analysis.distributions import check_softmax, entropy, expected
 from models.trace import AttentionSite, Trace
 from models.trace.outputs import TokenInOrder
-from viz_app.drawing.labels import labels
+from viz_app.drawing.labels import labels, token_label
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.decoding.steps import token_label
 from viz_app.views.task import text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.reading import Drawn, answering, check_row, reading

@@ -11,10 +11,9 @@ from models.analysis.distributions import Expected, check_softmax, entropy, expe
 from models.tokenizers.encoding import Encoding, hidable
 from models.trace import AttentionSite
 from models.trace.outputs import MaskedToken
-from viz_app.drawing.labels import Label, labels
+from viz_app.drawing.labels import Label, labels, token_label
 from viz_app.drawing.payload import pack
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.decoding.steps import token_label
 from viz_app.views.task import text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.reading import Drawn, answering, check_row, reading

@@ -11,10 +11,9 @@ from models.analysis.expectations import Expectations, check_expectations, expec
 from models.tokenizers.base import Tokenizer
 from models.trace import AttentionSite
 from models.trace.outputs import NextToken, Output
-from viz_app.drawing.labels import Label, labels
+from viz_app.drawing.labels import Label, labels, token_label, token_labels
 from viz_app.drawing.payload import pack
 from viz_app.session.current_run import CurrentRun
-from viz_app.views.decoding.steps import token_label, token_labels
 from viz_app.views.task import text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.reading import Drawn, answering, check_row, reading
@@ -67,7 +66,7 @@ def answer(run: CurrentRun, choices: Choices) -> Answer:
     return Answer(run, output, expected, position)
 
 
-def kept(output: Output, position: int) -> int | None:
+def chosen_position(output: Output, position: int) -> int | None:
     """What a click on this place chooses: what comes next after a text that goes on stays that while the text grows."""
     is_open_end = isinstance(output, NextToken) and not output.is_closed and position == len(output.labels)
     return None if is_open_end else position
@@ -114,9 +113,9 @@ def alternatives(shown: Answer) -> tuple[list[list[list]], np.ndarray]:
     best = shown.output.log_probs.topk(n + 1)
     named, probabilities = [], []
     for place, (label, log_probs) in enumerate(zip(shown.output.labels, best.values, strict=True)):
-        kept = [(i, p) for i, p in zip(best.indices[place].tolist(), log_probs.exp().tolist(), strict=True) if i != label][:n]
-        named.append([token_label(shown.tokenizer, i, first=place == 0).as_json() for i, _ in kept])
-        probabilities.append([p for _, p in kept])
+        others = [(i, p) for i, p in zip(best.indices[place].tolist(), log_probs.exp().tolist(), strict=True) if i != label][:n]
+        named.append([token_label(shown.tokenizer, i, first=place == 0).as_json() for i, _ in others])
+        probabilities.append([p for _, p in others])
     return named, np.array(probabilities, np.float32)
 
 

@@ -21,6 +21,7 @@ from viz_app.drawing.stamp import facts
 from viz_app.session import live
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
+from viz_app.views.inside.controls import drop_similarity
 from viz_app.views.task import files, text
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.controls import choose, choose_order, choose_position, choose_run, hide, put_order
@@ -36,6 +37,7 @@ COMPONENTS: dict[str, Callable[[bytes], None]] = {
 def task(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     ui.headline(text.QUESTION, text.purpose(run.terms, first_output(run.trace), run.scope.training))
+    drop_similarity(run)
     if not has_picture(run.trace):
         ui.written(run.trace, run.terms, run.stale)
         with st.container(key="explanation"):

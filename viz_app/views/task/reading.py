@@ -8,8 +8,8 @@ from models.analysis.checks import Check
 from models.trace import AttentionSite, Trace
 from viz_app.drawing.labels import labels
 from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
-from viz_app.session.url_state import Focus
 from viz_app.views.task import text
 
 Drawn = tuple[Pictures, list[Check]]        # what the page's components show of one output, and what must hold of it

@@ -47,7 +47,7 @@ def candidates(output: Span, n: int = LISTED) -> list[Candidate]:
     return [Candidate(i // width, i % width, p) for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
 
 
-def said(row: Encoding, start: int, end: int) -> str:
+def answer_text(row: Encoding, start: int, end: int) -> str:
     """The text of a span of tokens."""
     return row.text[row.offsets[start][0] : row.offsets[end][1]]
 
@@ -91,7 +91,7 @@ def _payload(run: CurrentRun, output: Span, site: AttentionSite | None, head: in
         "axes": text.SPAN_AXES, "scale": text.span_scale(LEAST), "ruled": text.RULED_OUT,
         "context": [row.text[first : answer[0]], row.text[answer[0] : answer[1]], row.text[answer[1] : last]],
         "rows": [
-            [i, [said(row, one.start, one.end), text.span_note(one.start, one.end), False], "answer" * (i == 0)]
+            [i, [answer_text(row, one.start, one.end), text.span_note(one.start, one.end), False], "answer" * (i == 0)]
             for i, one in enumerate(best)
         ],
         "fact": text.span_fact(output.text, float(start[output.start - inside.start]), float(end[output.end - inside.start])),

@@ -25,8 +25,8 @@ NO_PICTURE = (
 
 _ROW = "Its attention row says what one head read for that."
 _NEXT = f"""
-**Surprisal** of a token is −log₂ p, where p is the probability that the model gave it before it had read it, given all that
-stands before: 0 bits if it was certain, 1 bit more each time p halves. **Entropy**, −Σ p log₂ p, is the surprisal to be
+**Surprisal** of a token is $-\\log_2 p$, where p is the probability that the model gave it before it had read it, given all that
+stands before: 0 bits if it was certain, 1 bit more each time p halves. **Entropy**, $-\\sum p \\log_2 p$, is the surprisal to be
 expected before the token is known. **Perplexity** is 2 to the mean surprisal.
 
 **The token that answers** is the one before: from its last vector the model makes the logits of what follows, and softmax
@@ -38,10 +38,10 @@ there comes from both sides (Devlin et al. 2019, §3.1). The model was trained o
 whether one text follows another.
 
 **The token that answers** is [MASK] itself: from its last vector the model makes the logits, and softmax makes them
-probabilities. {_ROW} A hidden place keeps its number: if you edit the text before it, another token may stand there.
+probabilities. {_ROW} Hiding goes by place: if you edit the text before it, another token is hidden.
 """
 _CLASS = f"""
-**The token that answers** belongs to no word: [CLS] before a text that is read in both directions, [extract] behind one that is
+**The token that answers** belongs to no word: [CLS] before a text that is read in both directions, [extract] after one that is
 read from left to right. From its last vector the model makes a logit for each answer, and softmax makes them probabilities. {_ROW}
 """
 _SPAN = """
@@ -49,8 +49,8 @@ _SPAN = """
 here" and one for "it ends here". A span is as probable as p(start) · p(end); of all spans whose end does not come before their
 start, the most probable is the answer (Devlin et al. 2019, §4.2).
 
-**The tokens that answer** are those of the span: they found out, in all layers, that they are what is asked for. Their attention
-rows say what one head read for that.
+**The tokens that answer** are those of the span: over all the layers, their vectors came to mark them as what is asked for. Their
+attention rows say what one head read for that.
 """
 _IN_ORDER = """
 **The order** says when each token is predicted, not where it stands: every token keeps its position, and is predicted from those
@@ -69,7 +69,7 @@ EXPLANATIONS = {NextToken: _NEXT, MaskedToken: _MASKED, ClassProbabilities: _CLA
 MASKED_TITLE = "Click a token to hide it: the model says from both sides what stood there"
 TYPED_MASK = "[MASK] was typed here: no token is known to compare with."
 PAIR_TITLE, CLASS_TITLE = "Does the second text follow the first?", "What does the model take the text for?"
-ONE_TEXT = "One text alone. Type a second one at the left: the model says whether it follows the first."
+ONE_TEXT = "One text alone. Type a second one on the left: the model says whether it follows the first."
 BLOCKS = ("First text", "Second text")
 SPAN_AXES = ("where the answer begins", "where it ends")
 RULED_OUT = "Hatched: the end would come before the start"
@@ -139,7 +139,7 @@ def rest(n_shown: int, mass: float, entropy: float) -> str:
 def hidden(n: int, n_shown: int) -> str:
     """How many tokens are hidden, and how to go on."""
     if not n:
-        return "Nothing is hidden. Click a token, or type [MASK] in the text at the left."
+        return "Nothing is hidden. Click a token, or type [MASK] in the text on the left."
     more = f" The first {n_shown} are worked out below." * (n > n_shown)
     return f"{n} place{'s' * (n != 1)} to guess. A second click on a token shows it again.{more}"
 
@@ -208,11 +208,6 @@ def reading_title(site: AttentionSite, head: int, terms: words.Terms, token: str
     """Which row of attention is shown."""
     name = token if special else f"“{token}”"
     return f"{words.place(site, head)}: what {name}, the token that answers, reads of {terms.of(site.key_stream).text}"
-
-
-def site_label(site: AttentionSite) -> str:
-    """An attention site in a list."""
-    return words.kind_short(site) if words.is_alignment(site) else f"{words.kind_short(site)}, layer {site.layer + 1}"
 
 
 def bits(value: float) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from models import Scope
 from models.architectures.base import ORDER
-from models.asked import InputError
+from models.inputs import InputError
 from models.trace import Trace
 from viz_app.sidebar.examples import readable, readable_examples
 
@@ -21,6 +21,15 @@ def read_order(typed: str, n: int) -> tuple[int, ...]:
     if wrong := list(_wrong(numbers, n)):
         raise InputError(f"The order must name each of the {n} positions once, from 1 to {n}: {', '.join(wrong)}", ORDER)
     return tuple(number - 1 for number in numbers)
+
+
+def unlike(chosen: Sequence[int], n: int) -> str:
+    """What a chosen order, positions from 0, has to do with a text of n tokens that it was not made for; "" if it names each."""
+    wrong = list(_wrong([position + 1 for position in chosen], n))
+    if not wrong:
+        return ""
+    kept = "What it names is kept in its turn, and the others follow from left to right."
+    return f"This order was made for another text than this one of {n} tokens: {', '.join(wrong)}. {kept}"
 
 
 def _wrong(numbers: Sequence[int], n: int) -> Iterator[str]:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from playwright.sync_api import Page
-from served_app import browser, context, page, visit
+from served_app import browser, context, go, page, visit
 
 import viz_app
 
@@ -49,7 +49,7 @@ USED = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Enter", " ", "Escape
 def test_no_component_keeps_a_key_from_the_browser_that_it_has_no_use_for(page: Page) -> None:
     seen: set[str] = set()
     for path, ready, chosen in PAGES:
-        visit(page, path, f"{ready}[data-painted]", **{"checkpoint": "dates", "source": "24/07/69", "lock": "q3", **chosen})
+        go(page, path, f"{ready}[data-painted]", **{"checkpoint": "dates", "source": "24/07/69", "lock": "q3", **chosen})
         names, swallowed = page.evaluate(SWALLOWED, [STRANGE, USED])
         assert swallowed == [], path
         seen |= set(names)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from models import cli, train_command
-from models.checkpoint import load_checkpoint, seal, snapshots
+from models.checkpoint import load_checkpoint, seal
+from models.checkpoint_files import snapshots
 from models.tasks.dates import DatesTask
 from models.training.run_folder import claimed, clear, leftovers
 from models.training.trainer import Trainer

@@ -11,7 +11,8 @@ import torch
 from small import Reversal, reversal_trainer
 from small_runs import RUN, assert_same_run, run, state
 
-from models.checkpoint import load_checkpoint, snapshots
+from models.checkpoint import load_checkpoint
+from models.checkpoint_files import snapshots
 
 KILLED = """
 import os, random, signal, sys, time
@@ -66,7 +67,7 @@ import json, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from models.training.trainer import join_processes
+from models.training.processes import join_processes
 from small import Reversal, reversal_trainer
 
 rank = join_processes(torch.device("cpu"))

@@ -1,0 +1,83 @@
+"""The scores of one head by how far apart query and key stand, and what turning alone makes of one query and one key."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from models.analysis.slices import CELLS
+from models.layers.rotation import Rotation
+from models.trace import AttentionSite
+
+
+@dataclass(frozen=True)
+class ScoresByDistance:
+    """Scaled, before the mask: mean, least and largest over all pairs whose query stands `distance` tokens behind the key."""
+
+    distance: Int[Tensor, "m"]
+    mean: Float[Tensor, "m"]
+    least: Float[Tensor, "m"]
+    largest: Float[Tensor, "m"]
+    pairs: Int[Tensor, "m"]
+
+
+def scores_by_distance(site: AttentionSite, head: int, *, back_only: bool) -> ScoresByDistance:
+    """Of all pairs of a text, or of those whose key does not stand behind the query. Some rows at a time."""
+    n = site.n_query
+    site, size = site.read("q", "k"), 2 * n - 1
+    total, pairs = torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=torch.long)
+    least, largest = torch.full((size,), torch.inf), torch.full((size,), -torch.inf)
+    step = max(1, CELLS // n)
+    for start in range(0, n, step):
+        rows = slice(start, min(n, start + step))
+        scores = site.scores(head, rows=rows).float().cpu().flatten()
+        place = (torch.arange(n)[rows, None] - torch.arange(n) + n - 1).flatten()
+        total.index_add_(0, place, scores.double())
+        pairs.index_add_(0, place, torch.ones_like(place))
+        least.scatter_reduce_(0, place, scores, "amin")
+        largest.scatter_reduce_(0, place, scores, "amax")
+    kept = slice(n - 1 if back_only else 0, None)
+    mean = (total / pairs).float()
+    return ScoresByDistance(torch.arange(1 - n, n)[kept], mean[kept], least[kept], largest[kept], pairs[kept])
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The query and key of two tokens of a text, each (1, d_head), and the `places` where they stand there."""
+
+    site: AttentionSite
+    rotation: Rotation
+    query: Float[Tensor, "1 d_head"]
+    key: Float[Tensor, "1 d_head"]
+    places: tuple[int, int]
+
+    def scores(self, shift: int = 0) -> Float[Tensor, "n"]:
+        """At each distance 0, 1, …: both turned back, the key turned to `shift` and the query to so far behind it, as far as the
+        rotation goes."""
+        query, key = self._undone()
+        places = torch.arange(shift, len(self.rotation.cos))
+        queries = self.rotation.turned(query.expand(len(places), -1), places)
+        return self.site.similarity(queries, self.rotation.turned(key, places[:1]))[:, 0]
+
+    @property
+    def miss(self) -> float:
+        """By how much both, turned back and again, differ from what they are."""
+        pairs = zip(self._undone(), (self.query, self.key), self.places, strict=True)
+        return max(float((self.rotation.turned(bare, torch.tensor([at])) - t).abs().max()) for bare, t, at in pairs)
+
+    @property
+    def length(self) -> float:
+        """|q|·|k|: no score is larger."""
+        return float(self.query.norm() * self.key.norm())
+
+    def _undone(self) -> tuple[Tensor, Tensor]:
+        query, key = (torch.tensor([at]) for at in self.places)
+        return self.rotation.undone(self.query, query), self.rotation.undone(self.key, key)
+
+
+def carried(site: AttentionSite, rotation: Rotation, head: int, query: int, key: int) -> Carried:
+    """Of the query of one token of the text and the key of another."""
+    q, k = site.q[0, head], site.k[0, head * site.k.shape[1] // site.n_heads]
+    own = (t[at : at + 1].float().cpu() for t, at in ((q, query), (k, key)))
+    return Carried(site, rotation, *own, (query, key))

@@ -1,0 +1,105 @@
+"""The weights of a run, position by position in all heads of one attention: gathered one step after the other, or of one pass,
+whose rows are worked out of their causes when they are asked for, so that a long text's are never all there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from models.analysis.slices import row_slices, slice_with
+from models.trace import AttentionSite
+
+
+@dataclass(frozen=True)
+class StepRows(Sequence):
+    """Those of steps: `rows[i]` is (head, key), over the keys that were there."""
+
+    rows: tuple[Tensor, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, i: int) -> Float[Tensor, "head key"]:
+        return self.rows[i]
+
+    @property
+    def n_heads(self) -> int:
+        return len(self.rows[0])
+
+    @property
+    def n_key(self) -> int:
+        """The keys that were there at the longest."""
+        return max(row.shape[1] for row in self.rows)
+
+    def weights(self, head: int | None = None, block: int = 1) -> Float[Tensor, "position key"]:
+        """Each position's weights in one head, or their mean over heads; 0 beyond the keys that were there. Of each `block` of
+        keys the largest."""
+        rows = [row.mean(0) if head is None else row[head] for row in self.rows]
+        return torch.stack([_largest(F.pad(row, (0, self.n_key - len(row))), block) for row in rows])
+
+    @cached_property
+    def sums(self) -> Float[Tensor, _]:
+        """The sum of every row of every head."""
+        return torch.cat([row.sum(-1) for row in self.rows])
+
+
+@dataclass(frozen=True)
+class PassRows(Sequence):
+    """Those of one pass: of the `n` queries from `first` on, which in a self-attention see the keys up to their own place."""
+
+    site: AttentionSite
+    first: int
+    n: int
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: int) -> Float[Tensor, "head key"]:
+        if not 0 <= i < self.n:
+            raise IndexError(i)
+        rows, place = slice_with(self.site, self.first + i, self.n_heads)
+        weights = self.site.weights(rows=rows)[:, place].float().cpu()
+        return weights[:, : self.first + i + 1] if self._looks_back else weights
+
+    @property
+    def n_heads(self) -> int:
+        return self.site.n_heads
+
+    @property
+    def n_key(self) -> int:
+        """The keys that were there at the longest."""
+        return self.first + self.n if self._looks_back else self.site.n_key
+
+    def weights(self, head: int | None = None, block: int = 1) -> Float[Tensor, "position key"]:
+        """As StepRows.weights."""
+        slabs = (weights.mean(0) if head is None else weights for weights in self._slabs(head))
+        return torch.cat([_largest(weights, block) for weights in slabs])
+
+    @cached_property
+    def sums(self) -> Float[Tensor, _]:
+        """As StepRows.sums."""
+        return torch.cat([weights.sum(-1).flatten() for weights in self._slabs()])
+
+    @property
+    def _looks_back(self) -> bool:
+        return self.site.role == "self"
+
+    def _slabs(self, head: int | None = None) -> Iterator[Float[Tensor, "*head position key"]]:
+        """The weights of one head, or (None) of all, some positions at a time."""
+        site, end = self.site.read("q", "k"), self.first + self.n
+        for queries in row_slices(site, site.n_heads if head is None else 1):
+            start, stop = max(queries.start, self.first), min(queries.stop, end)
+            if start < stop:
+                weights = site.weights(head, rows=queries)[..., start - queries.start : stop - queries.start, : self.n_key]
+                yield (weights.tril(start) if self._looks_back else weights).float().cpu()
+
+
+def _largest(weights: Float[Tensor, "*row key"], block: int) -> Float[Tensor, "*row block"]:
+    """The largest of each `block` of keys, of which the last may be shorter."""
+    return F.pad(weights, (0, -weights.shape[-1] % block)).unflatten(-1, (-1, block)).amax(-1) if block > 1 else weights

@@ -1,0 +1,58 @@
+"""Sub-words joined to words on the page Attention: what the URL asks for is shown, said and checked, and what cannot be joined is
+said to be so."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from app_parts import all_passed, picture, prose
+from streamlit.testing.v1 import AppTest
+
+import models
+import viz_app
+from models.analysis.joined_words import joined
+
+APP = Path(viz_app.__file__).with_name("app.py")
+TEXT = "The unbelievably hungry doggy was there"
+
+
+def opened(**asked: str) -> AppTest:
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    for name, text in asked.items():
+        app.query_params[name] = text
+    return app.run()
+
+
+def test_words_are_shown_where_the_url_asks_for_them() -> None:
+    app = opened(checkpoint="gpt", text=TEXT, words="true", site="decoder.layers.1.self_attn", head="2", lock="q2")
+    header, arrays = picture(app, "head")
+    trace = joined(models.load("gpt", device="cpu").run(TEXT))
+    wanted = trace.attention["decoder.layers.1.self_attn"].weights(2).numpy()
+    np.testing.assert_allclose(arrays["weights"].reshape(wanted.shape), wanted, atol=1e-6)
+    assert [text for text, *_ in header["keys"]][2] == "·unbelievably"
+    assert header["lock"] == "q2"
+    overview, _ = picture(app, "overview")
+    assert (overview["joined"], overview["cannot"]) == (True, "")
+    assert overview["blocks"][0]["rows"] == len(wanted) == 7
+    assert "the mean of its tokens' rows" in prose(app)
+    assert "the word read and by what the row of its last token writes" in prose(app)
+    all_passed(app, 3)
+    assert "words" in header["file"]
+
+
+def test_a_token_beyond_the_words_is_not_held() -> None:
+    app = opened(checkpoint="gpt", text=TEXT, words="true", site="decoder.layers.1.self_attn", head="2", lock="q9")
+    assert picture(app, "head")[0]["lock"] == ""
+    app = opened(checkpoint="gpt", text=TEXT, site="decoder.layers.1.self_attn", head="2", lock="q9")
+    assert picture(app, "head")[0]["lock"] == "q9"
+    assert picture(app, "overview")[0]["joined"] is False
+
+
+@pytest.mark.parametrize("name", ["dates", "gpt-char"])
+def test_what_cannot_be_joined_is_shown_as_tokens_with_the_reason(name: str) -> None:
+    app = opened(checkpoint=name, words="true")
+    assert not app.exception
+    header, _ = picture(app, "overview")
+    assert (header["joined"], header["switches"]) == (False, True)
+    assert header["cannot"] == "Its tokenizer does not say which tokens are of one word."
+    assert "sub-words" not in header["caption"]

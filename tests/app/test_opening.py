@@ -1,0 +1,288 @@
+"""A model that takes its time to open: what stands meanwhile, how far it has come, the button that gives it up, and two sessions
+that ask for the same. Every loader here goes on when the test says so."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from app_parts import picture, prose, said
+from streamlit.testing.v1 import AppTest
+
+import models
+import viz_app
+from models import CheckpointError, Scope, loading
+from viz_app import checkpoints
+from viz_app.session import cache, opening
+from viz_app.session.byte_cache import MEGABYTE, ByteCache
+from viz_app.session.cache import store
+
+APP = Path(viz_app.__file__).with_name("app.py")
+DATE = "3 May 1999"
+
+
+class Slow:
+    """Opens `name` only as far as it is let; everything else at once."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.begun, self.at, self.free = name, threading.Event(), threading.Event(), threading.Event()
+        self.calls, self.ended, self.fails = 0, threading.Event(), ""
+
+    def __call__(self, name: str, own: Callable[[str], Scope] = checkpoints.opened) -> Scope:
+        if name != self.name:
+            return own(name)
+        self.calls += 1
+        self.begun.set()
+        try:
+            loading.report_progress(loading.PLACED, 3, 12)
+            self.at.set()
+            assert self.free.wait(60)
+            loading.report_progress(loading.PLACED, 4, 12)
+            if self.fails:
+                raise CheckpointError(self.fails)
+            return own(name)
+        finally:
+            self.ended.set()
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    made = Slow("dates-bahdanau")
+    monkeypatch.setattr(store, "kept", ByteCache(512 * MEGABYTE))
+    monkeypatch.setattr(checkpoints, "opened", made)
+    yield made
+    made.free.set()
+    opening.try_again()
+
+
+def app_on(name: str) -> AppTest:
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    app.query_params["checkpoint"] = name
+    app.query_params["source"] = DATE
+    return app.run()
+
+
+def pick(app: AppTest, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    """Pick the slow one, and look before it has come."""
+    monkeypatch.setattr(opening, "PATIENCE", 0)
+    app.selectbox(key="checkpoint").set_value(slow.name).run()
+    assert slow.at.wait(60)
+    app.run()
+    assert not app.exception
+    return app
+
+
+def bar(app: AppTest) -> list[tuple[float, str]]:
+    return [(part.proto.value, part.proto.text) for part in app.get("progress")]
+
+
+def head(app: AppTest) -> tuple[str, np.ndarray]:
+    header, arrays = picture(app, "head")
+    return header["about"], arrays["weights"]
+
+
+def finished(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    """The page when nothing is under way any more."""
+    monkeypatch.setattr(opening, "PATIENCE", 600)
+    for each in list(opening._under_way.values()):
+        assert each.ready(60)
+    return app.run()
+
+
+def test_what_the_address_chooses_is_set_by_each_run_until_it_stands(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser sees the last of runs that follow quickly; it would take the first model of the menu for the chosen one."""
+    monkeypatch.setattr(opening, "PATIENCE", 0)
+    app = app_on(slow.name)
+    assert slow.at.wait(60)
+    for _ in range(2):
+        model = app.selectbox(key="checkpoint").proto
+        assert (model.set_value, model.raw_value.split(" — ")[0]) == (True, slow.name)
+        app.run()
+    slow.free.set()
+    finished(app, monkeypatch)
+    model, text = app.selectbox(key="checkpoint").proto, app.text_area(key="source").proto
+    assert (model.set_value, model.raw_value.split(" — ")[0]) == (True, slow.name)
+    assert (text.set_value, text.value) == (True, DATE)
+    app.run()
+    assert not app.selectbox(key="checkpoint").proto.set_value
+    assert not app.text_area(key="source").proto.set_value      # it may be typed into
+
+
+def test_the_old_model_stays_until_the_new_one_stands(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_on("dates")
+    about, weights = head(app)
+    assert "model: dates\n" in about
+    pick(app, slow, monkeypatch)
+    assert app.selectbox(key="checkpoint").value == slow.name
+    assert bar(app) == [(17, "3 of 12 tensors placed")]        # % of the bar, 3/12 of 70
+    assert head(app)[0] == about
+    assert (head(app)[1] == weights).all()
+    app.text_area(key="source").set_value("4 June 2001").run()     # and it is still the one that answers
+    assert "4 June 2001" in head(app)[0]
+    assert "model: dates\n" in head(app)[0]
+    slow.free.set()
+    finished(app, monkeypatch)
+    assert bar(app) == []
+    assert f"model: {slow.name}\n" in head(app)[0]
+    assert slow.calls == 1
+
+
+def test_stopping_leaves_the_old_model_chosen(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = pick(app_on("dates"), slow, monkeypatch)
+    about, _ = head(app)
+    app.button(key="stop-opening").click().run()
+    assert not app.exception
+    assert app.selectbox(key="checkpoint").value == "dates"
+    assert bar(app) == []
+    assert head(app)[0] == about
+    slow.free.set()
+    assert slow.ended.wait(60)
+    assert not cache.is_open(slow.name)
+    pick(app, slow, monkeypatch)        # and it can be asked for again
+    finished(app, monkeypatch)
+    assert f"model: {slow.name}\n" in head(app)[0]
+
+
+def test_a_failed_load_is_said_at_the_picker_and_not_tried_at_every_rerun(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = pick(app_on("dates"), slow, monkeypatch)
+    about, weights = head(app)
+    slow.fails = "its weights are <b>odd</b>"
+    slow.free.set()
+    finished(app, monkeypatch)
+    for _ in range(2):
+        assert said(app, "note checkpoint") == {**said(app, "note checkpoint"), "look": "note bad", "rows": [["line", slow.fails]]}
+        assert bar(app) == []
+        assert head(app)[0] == about
+        assert (head(app)[1] == weights).all()
+        app.run()
+    assert slow.calls == 1
+    slow.fails = ""
+    app.selectbox(key="checkpoint").set_value("dates").run()
+    app.selectbox(key="checkpoint").set_value(slow.name).run()
+    assert f"model: {slow.name}\n" in head(app)[0]
+    assert slow.calls == 2
+
+
+def test_two_sessions_open_it_once_and_one_of_them_may_leave(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = (pick(app_on("dates"), slow, monkeypatch) for _ in range(2))
+    one.button(key="stop-opening").click().run()
+    slow.free.set()
+    finished(two, monkeypatch)
+    assert f"model: {slow.name}\n" in head(two)[0]
+    assert "model: dates\n" in head(one)[0]
+    assert slow.calls == 1
+
+
+def test_a_model_too_large_to_be_kept_is_opened_once_and_goes_with_who_looks_at_it(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "kept", ByteCache(MEGABYTE))
+    app = pick(app_on("dates-rnn"), slow, monkeypatch)
+    slow.free.set()
+    finished(app, monkeypatch)
+    app.run()
+    assert f"model: {slow.name}\n" in head(app)[0]
+    assert slow.calls == 1
+    assert not [key for key in (*store.kept._long, *store.kept._others) if key[0] == "opened"]
+    assert opening._under_way == {}
+
+
+def test_what_nobody_takes_is_not_held(slow: Slow) -> None:
+    one = opening.ask(slow.name, "a session that goes")
+    slow.free.set()
+    assert one.ready(60)
+    assert opening._under_way == {}
+    slow.fails, slow.name = "odd", "dates-rnn"
+    other = opening.ask("dates-rnn", "s")
+    assert other.ready(60)
+    error = other.future.exception()
+    frames = []
+    trace = error.__traceback__
+    while trace:
+        frames.append(trace.tb_frame.f_code.co_name)
+        trace = trace.tb_next
+    assert (str(error), error.__context__, error.__cause__) == ("odd", None, None)
+    assert "__call__" not in frames
+
+
+def test_another_pick_gives_up_the_one_before(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = pick(app_on("dates"), slow, monkeypatch)
+    monkeypatch.setattr(opening, "PATIENCE", 600)
+    app.selectbox(key="checkpoint").set_value("dates-scaled-dot").run()
+    assert "model: dates-scaled-dot\n" in head(app)[0]
+    slow.free.set()
+    assert slow.ended.wait(60)
+    assert not cache.is_open(slow.name)
+
+
+def test_a_link_to_a_model_that_is_being_opened_keeps_what_it_says(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "PATIENCE", 0)
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    for name, value in {"checkpoint": slow.name, "source": "7 July 1977", "strength": "root"}.items():
+        app.query_params[name] = value
+    app.run()
+    assert slow.at.wait(60)
+    app.run()
+    assert not app.exception
+    assert "The model is being opened" in prose(app)
+    slow.free.set()
+    finished(app, monkeypatch)
+    header, _ = picture(app, "head")
+    assert "7 July 1977" in header["about"]
+    assert header["scale"] == "root"
+
+
+def test_what_waits_for_its_turn_says_so(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, entered = threading.Event(), threading.Semaphore(0)
+
+    def hold(name: str) -> Scope:
+        entered.release()
+        assert held.wait(60)
+        raise CheckpointError(name)
+
+    monkeypatch.setattr(checkpoints, "opened", hold)
+    others = [opening.ask(f"other {n}", "s") for n in range(opening.AT_ONCE)]
+    for _ in others:
+        assert entered.acquire(timeout=60)
+    last = opening.ask("last", "s")
+    assert (last.progress, last.share) == ("Waiting for another model to open …", 0)
+    assert others[0].progress == "Opening the model …"
+    last.give_up("s")
+    assert last.future.cancelled()
+    held.set()
+    for other in others:
+        assert other.ready(60)
+        with pytest.raises(CheckpointError):
+            opening.done(other)
+
+
+def test_the_bar_goes_on_through_all_that_is_counted(slow: Slow) -> None:
+    one = opening.Opening.__new__(opening.Opening)
+    shares = []
+    for what in (loading.PLACED, loading.CHECKED, loading.HASHED):
+        for done in range(4):
+            one._reached = what, done, 3
+            shares.append(one.share)
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0, 1)
+    one._reached = loading.READ, 3 * MEGABYTE // 2, 2 * MEGABYTE
+    assert one.progress == "1.5 of 2.0 MB of its weights read"
+
+
+def test_a_checkpoint_tells_what_has_been_read_and_ends_where_it_is_given_up() -> None:
+    told = []
+    with loading.watched(lambda *reached: told.append(reached)):
+        scope = models.load("dates", device="cpu")
+    size = (scope.path / "model.safetensors").stat().st_size
+    assert told[0][0] == loading.READ
+    assert (loading.READ, size, size) in told
+    n = len(scope.model.state_dict())
+    assert told[-1] == (loading.HASHED, n, n)
+
+    def stop(what: str, done: int, total: int) -> None:
+        raise loading.GivenUp("enough")
+
+    with loading.watched(stop), pytest.raises(loading.GivenUp, match="enough"):
+        models.load("dates", device="cpu")
+    assert not loading.is_watched()

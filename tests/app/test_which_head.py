@@ -1,0 +1,90 @@
+"""Layer and head are chosen by one control on every page, wherever else they were chosen and however many there are."""
+
+import json
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+from app_parts import component, of_key, prose
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+import viz_app
+
+APP = Path(viz_app.__file__).with_name("app.py")
+SITE, HEAD = "decoder.layers.1.self_attn", "2"
+# page → what else stands in its URL, and the parts of the control that it has
+PAGES = {
+    "inside": ({}, "kind layer head"), "task": ({}, "kind layer head"), "masks": ({}, "kind layer head"),
+    "decoding": ({}, "layer head"), "positions": ({"positions-section": "Added or concatenated"}, "head"),
+}  # fmt: skip
+OTHERS = {"attention": {}, "layer": {}, "from-rnn": {"from-rnn-section": "Two alignments"}, "models": {}}
+SIMILAR = {**{page: params for page, (params, _) in PAGES.items()}, **OTHERS}
+
+
+def opened(page: str, **params: str) -> AppTest:
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    app._page_hash = calc_hash(page)
+    for name, value in {"checkpoint": "dates", "source": "3 May 1999", **params}.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def address(app: AppTest) -> dict[str, list[str]]:
+    return parse_qs(json.loads(component(app, "live").json)["address"]["query"])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_head_of_a_link_stands_in_the_control_of_every_page(page: str) -> None:
+    params, parts = PAGES[page]
+    app = opened(page, site=SITE, head=HEAD, **params)
+    known = {"kind": "decoder_self", "layer": 2, "head": 3}
+    assert {part: of_key(app.button_group, f"which-{part}").value for part in parts.split()} == {
+        part: known[part] for part in parts.split()
+    }
+    drawn = [group.key for group in app.button_group if group.key.startswith("which-")]
+    assert drawn == [f"which-{part}" for part in parts.split()]
+    of_key(app.button_group, "which-head").set_value(4).run()
+    assert not app.exception
+    assert address(app)["head"] == ["3"]
+    assert of_key(app.button_group, "which-head").value == 4
+
+
+def test_many_layers_and_heads_are_lists() -> None:
+    def many() -> None:
+        import streamlit as st
+        from drawn import letters
+
+        from viz_app.which_head import row, which_head
+
+        trace = letters("gpt", n_layers=32, n_heads=32, d_model=64).run("abc")
+        sites = list(trace.attention.values())
+        with row():
+            which_head({"self": sites}, sites[30], 29, lambda site, head: st.session_state.update(picked=(site, head)))
+
+    app = AppTest.from_function(many, default_timeout=60).run()
+    layer, head = (app.selectbox(key=f"which-{part}") for part in ("layer", "head"))
+    assert (len(layer.options), layer.value, len(head.options), head.value) == (32, 31, 32, 30)
+    assert len(app.button_group) == 0
+    head.set_value(32).run()
+    assert app.session_state["picked"] == ("decoder.layers.30.self_attn", 31)
+    app.selectbox(key="which-layer").set_value(1).run()
+    assert app.session_state["picked"] == ("decoder.layers.0.self_attn", 29)
+
+
+@pytest.mark.parametrize("page", SIMILAR)
+def test_a_similarity_that_was_chosen_is_shown_or_visibly_let_go(page: str) -> None:
+    app = opened(page, similarity="cosine", **SIMILAR[page])
+    dropped = [button for button in app.button if button.key == "drop"]
+    if page in ("attention", "inside"):
+        assert not dropped
+        assert "scored by cosine" in prose(app)
+        return
+    assert bool(dropped) == (page != "models")
+    if dropped:
+        assert "with the similarity it was trained with, scaled dot. The one you chose, cosine, holds on" in prose(app)
+        dropped[0].click().run()
+        assert not [button for button in app.button if button.key == "drop"]
+        assert "similarity" not in address(app)

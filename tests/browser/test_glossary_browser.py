@@ -1,0 +1,81 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""Who points at a word of the field, or at a symbol, reads what it means, wherever on a page it stands."""
+
+import pytest
+from playwright.sync_api import Page, expect
+from served_app import browser, context, page, rested, visit
+
+from viz_app.words import GLOSSARY
+from viz_app.words.glossary import LETTERS, SYMBOLS
+
+FIND = """([word, within]) => {
+  const roots = [document];
+  document.querySelectorAll("*").forEach((e) => e.shadowRoot && roots.push(e.shadowRoot));
+  for (const root of roots) for (const part of root.querySelectorAll(within)) {
+    const walk = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
+    for (let text; (text = walk.nextNode());) {
+      const at = text.data.search(new RegExp(`(?<![A-Za-z])${word}(?![A-Za-z])`));
+      if (at < 0 || !text.parentElement.checkVisibility()) continue;
+      text.parentElement.scrollIntoView({ block: "center" });
+      const range = document.createRange();
+      range.setStart(text, at);
+      range.setEnd(text, at + 1);
+      const box = range.getClientRects()[0];
+      return [box.left + box.width / 2, box.top + box.height / 2];
+    }
+  }
+  return null;
+}"""
+# page → what else stands in its URL; words and symbols, each with where it stands and what is said of it
+POINTED = {
+    "a headline": ("inside", {}, "head", ".headline", GLOSSARY["head"]),
+    "a label": ("decoding", {}, "Layer", ".st-key-which label", GLOSSARY["layer"]),
+    "prose": ("inside", {}, "weights", ".st-key-explanation", GLOSSARY["weight"]),
+    "a component": ("inside", {}, "token", ".walk .sentence", GLOSSARY["token"]),
+    "a symbol in prose": ("decoding", {"decoding-how": "beam"}, "α", ".st-key-which label", SYMBOLS["α"]),
+    "a check": ("inside", {}, "v", ".checks", SYMBOLS["v"]),
+}
+
+
+@pytest.mark.parametrize("name", POINTED)
+def test_a_word_says_what_it_means_where_it_is_pointed_at(page: Page, name: str) -> None:
+    path, params, word, within, said = POINTED[name]
+    visit(page, path, ".headline", **params)
+    page.wait_for_timeout(500)
+    rested(page)
+    tip = page.locator(".tools .glossary")
+    expect(tip).to_be_hidden()
+    place = page.evaluate(FIND, [word, within])
+    assert place
+    page.wait_for_timeout(300)      # what it has scrolled has come to rest
+    page.mouse.move(*place)
+    expect(tip).to_be_visible()
+    expect(tip).to_contain_text(said)
+    page.mouse.move(5, 700)
+    expect(tip).to_be_hidden()
+
+
+def test_a_formula_says_what_each_of_its_symbols_means(page: Page) -> None:
+    visit(page, "inside", ".walk[data-painted]", **{"inside-stage": "3"})
+    rested(page)
+    formula = page.locator(".walk .formula")
+    assert formula.get_attribute("data-formula") == "α_{i,j} = q^{i}·k^{j} / √d_{k}"
+    formula.hover(position={"x": 15, "y": 10})
+    tip = page.locator(".tools .glossary")
+    expect(tip).to_be_visible()
+    assert dict.fromkeys(tip.locator("b").all_text_contents()) == dict.fromkeys(["α", "i", "j", "q", "·", "k", "√", "d_k"])
+    expect(tip).to_contain_text(SYMBOLS["d_k"])
+    expect(tip).to_contain_text(LETTERS["i"])
+    katex = page.locator(".st-key-explanation .katex").last
+    katex.scroll_into_view_if_needed()
+    katex.hover()
+    expect(tip).to_be_visible()
+    assert tip.locator("b").count() >= 1
+
+
+def test_what_a_person_typed_is_not_explained(page: Page) -> None:
+    visit(page, "", ".head[data-painted]", source="token head layer")
+    rested(page)
+    page.locator(".written .source").hover(position={"x": 20, "y": 12})
+    page.wait_for_timeout(700)
+    expect(page.locator(".tools .glossary")).to_be_hidden()

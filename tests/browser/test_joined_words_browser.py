@@ -1,0 +1,42 @@
+"""Sub-words joined to words in a real browser: the switch, what it says, the address, and the browser's Back."""
+# ruff: noqa: F401, F811 (fixtures are imported by name)
+
+from playwright.sync_api import Page, expect
+from served_app import browser, context, in_url, page, visit
+
+SITE = "decoder.layers.1.self_attn"
+WORDS = ["[start]", "The", "·unbelievably", "·hungry", "·doggy"]
+
+
+def keys(page: Page) -> list[str]:
+    return page.locator(".head").evaluate("({ view: { picture } }) => picture.keys.map(([key]) => key)")
+
+
+def test_the_switch_joins_and_one_press_of_back_parts(page: Page) -> None:
+    visit(page, checkpoint="gpt", text="The unbelievably hungry doggy", site=SITE, head="2")
+    tokens = len(keys(page))
+    assert tokens == 12
+    switch = page.get_by_role("checkbox", name="join sub-words to words")
+    switch.check()
+    expect(page.locator(".head")).to_have_attribute("data-cols", "5")
+    assert keys(page) == WORDS
+    in_url(page, "words", "true")
+    expect(page.locator(".overview .joins")).to_contain_text("a word's row is the mean of its tokens' rows, its column the sum")
+    expect(page.locator(".head figure.map .note")).to_contain_text("Sub-words joined to words")
+    longer = "The unbelievably hungry doggy was unbelievably there"
+    page.get_by_role("textbox", name="Text (type here)").fill(longer)
+    expect(page.locator(".head")).to_have_attribute("data-cols", "8")
+    in_url(page, "text", longer)
+    page.go_back()
+    in_url(page, "words", "")
+    expect(page.locator(".head")).to_have_attribute("data-cols", str(tokens))
+    expect(switch).not_to_be_checked()
+    expect(page.locator(".overview .joins")).to_have_text("")
+
+
+def test_where_nothing_says_what_a_word_is_the_switch_is_off_and_says_why(page: Page) -> None:
+    visit(page, checkpoint="gpt-char", words="true")
+    switch = page.get_by_role("checkbox", name="join sub-words to words")
+    expect(switch).to_be_disabled()
+    expect(switch).not_to_be_checked()
+    expect(page.locator(".overview .join")).to_have_attribute("title", "Its tokenizer does not say which tokens are of one word.")

@@ -1,0 +1,84 @@
+"""A model that takes its time to open, in a real browser: how far it has come, the old one that answers meanwhile, Stop, Back."""
+# ruff: noqa: F401, F811 (fixtures are imported by name)
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hub_models import own_module_of_readme
+from playwright.sync_api import Page, expect
+from served_app import browser, context, in_url, page
+
+from tests.benchmarks.serving import APP, served
+from viz_app import checkpoints
+
+SLOW = '''
+import time
+from pathlib import Path
+import torch
+from models import loading
+
+make_at_once = make_scope
+
+def make_scope():
+    torch.manual_seed(0)        # which head is the sharpest
+    while Path({gate!r}).exists():
+        loading.report_progress(loading.PLACED, 3, 12)
+        time.sleep(0.05)
+    return make_at_once()
+'''
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """While this file is there, the module of one's own does not open."""
+    gate = tmp_path / "gate"
+    gate.touch()
+    return gate
+
+
+@pytest.fixture
+def module(tmp_path: Path, gate: Path) -> str:
+    file = tmp_path / "mine.py"
+    file.write_text(own_module_of_readme() + SLOW.format(gate=str(gate)), "utf-8")
+    return f"{file}:make_scope"
+
+
+@pytest.fixture
+def address(module: str) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(checkpoints.MODULE, module)
+        with served(APP) as address:
+            yield address
+
+
+def pick(page: Page, name: str) -> None:
+    box = page.get_by_role("combobox", name="Model")
+    box.fill(name)
+    box.press("Enter")
+
+
+def test_the_old_model_stays_and_answers_until_the_new_one_stands(page: Page, address: str, module: str, gate: Path) -> None:
+    page.goto(f"http://{address}/?checkpoint=dates&source=3+May+1999")
+    page.wait_for_selector(".head[data-painted]")
+    site = page.locator(".head").get_attribute("data-site")
+    pick(page, module)
+    sidebar = page.get_by_test_id("stSidebar")
+    expect(sidebar.get_by_text("3 of 12 tensors placed")).to_be_visible()
+    in_url(page, "checkpoint", "dates")
+    page.get_by_role("textbox", name="Date, in any format").fill("4 June 2001")
+    expect(page.locator(".written .source")).to_have_text("4 June 2001")
+    expect(page.locator(".head")).to_have_attribute("data-site", site)
+    sidebar.get_by_role("button", name="Stop").click()
+    expect(sidebar.get_by_text("tensors placed")).to_have_count(0)
+    expect(page.locator(".st-key-note-checkpoint")).to_contain_text("Transformer")
+    in_url(page, "checkpoint", "dates")
+    pick(page, module)
+    expect(sidebar.get_by_text("3 of 12 tensors placed")).to_be_visible()
+    gate.unlink()
+    expect(page.locator(".head")).to_have_attribute("data-site", "1.layers.0.self_attn")
+    expect(sidebar.get_by_text("tensors placed")).to_have_count(0)
+    in_url(page, "checkpoint", module)
+    page.go_back()
+    in_url(page, "checkpoint", "dates")
+    expect(page.locator(".head")).to_have_attribute("data-site", site)

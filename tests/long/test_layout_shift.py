@@ -1,0 +1,101 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""Nothing on a page moves while someone types 24 words, and not one layout shift, page by page."""
+
+import pytest
+from playwright.sync_api import Page
+from served_app import browser, context, page, rested, visit
+
+WORDS = (
+    "I think that my old friend is reading a very good book about the little dog which he saw in a garden yesterday evening."
+)
+
+KEYED = 6       # words that are typed key by key; of the others each is there at once
+# page → where it is, what is ready on it, and what else is in its URL; another page needs but a line here
+PAGES = {
+    "states of an RNN": ("", ".states[data-painted]", {"checkpoint": "eng-fra-rnn"}),
+    "decoding": ("decoding", ".stepper[data-painted]", {}),
+    "positions": ("positions", ".shuffle[data-painted]", {}),
+    "masks": ("masks", ".masks[data-painted]", {}),
+    "three models": ("from-rnn", ".versions[data-painted]", {}),
+    "what reaches what": ("from-rnn", ".maps[data-painted]", {"from-rnn-section": "What reaches what"}),
+    "two alignments": ("from-rnn", ".maps[data-painted]", {"from-rnn-section": "Two alignments"}),
+    "attention": ("", ".head[data-painted]", {}),
+    "walk": ("inside", ".walk[data-painted]", {}),
+    "matrices": ("inside", ".matrices[data-painted]", {"inside-view": "matrices"}),
+    "several heads": ("inside", ".several[data-painted]", {"inside-view": "several"}),
+    "a layer": ("layer", ".layer[data-painted]", {}),
+    "models": ("models", ".cards[data-painted]", {}),
+    "task: translation": ("task", ".answers[data-painted]", {}),
+    "task: running text": ("task", ".answers[data-painted]", {"checkpoint": "gpt"}),
+    "task: hidden words": ("task", ".guesses[data-painted]", {"checkpoint": "bert"}),
+    "task: an order": ("task", ".order[data-painted]", {"checkpoint": "xlnet"}),
+    "task: classes": ("task", ".classes[data-painted]", {"checkpoint": "gpt-sentiment"}),
+    "task: an answer in a text": ("task", ".span[data-painted]", {"checkpoint": "bert-where"}),
+    "decoding of a prompt": ("decoding", ".stepper[data-painted]", {"checkpoint": "gpt"}),
+}
+# checkpoint → the field that is typed into, where it is not the source
+FIELD = {"gpt": "text", "bert": "text", "xlnet": "text", "gpt-sentiment": "text", "bert-where": "question"}
+
+WATCH = """(tokensMove) => {
+  window.shifts = [];
+  new PerformanceObserver((list) => list.getEntries().forEach((entry) => entry.sources.forEach((source) => {
+    const { node, previousRect: a, currentRect: b } = source;
+    if (a.width && b.width && (a.x !== b.x || a.y !== b.y)) {
+      const part = node?.nodeType === 1 ? node : node?.parentElement;
+      if (tokensMove && !part) return;     // within a component, of which BOXES tells
+      const within = part?.closest("[class*=st-key]")?.className.match(/st-key-[\\w-]+/)[0];
+      window.shifts.push([within, part?.outerHTML.slice(0, 60), a.x, a.y, b.x, b.y].join(" "));
+    }
+  }))).observe({ type: "layout-shift" });
+}"""
+
+# What stands still whatever is typed: all of Streamlit's elements, and in each component its parts; not the tokens in a row of
+# them, which stand where the text has them, nor what ends the page: sentences about it, and checks
+BOXES = """() => {
+  const found = {}, look = (root) => root.querySelectorAll("*").forEach((e, i) => {
+    if (e.shadowRoot) look(e.shadowRoot);
+    const last = ".st-key-explanation, .st-key-checks, .st-key-trained, .st-key-tools, .st-key-live, .st-key-downloads";
+    // the caption of a chart names the text, in as many lines as that takes
+    const named = ".st-key-from-rnn-fading";
+    const part = ".attnscope, .attnscope > *, section, section > :not(canvas), header, figure, .stage";
+    const own = root === document ? ".stElementContainer, textarea" : part;
+    if (e.closest(`${last}, ${named}`) || !e.matches(own) || !e.checkVisibility()) return;
+    const { x, y, width, height } = e.getBoundingClientRect(), names = e.className?.baseVal ?? e.className;
+    const name = names.match(/st-key-[\\w-]+/)?.[0] ?? (root === document ? e.tagName : names);
+    const at = [x, y, width, height].map(Math.round).join(" ");
+    found[`${name} ${Object.keys(found).length}`] = at;
+  });
+  look(document);
+  return found;
+}"""
+# pages with rows of tokens
+TOKENS_MOVE = ("walk", "matrices", "several heads", "a layer", "decoding of a prompt")
+
+
+def moves_tokens(name: str) -> bool:
+    return name.startswith("task") or name in TOKENS_MOVE
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_moves_while_24_words_are_typed(page: Page, name: str) -> None:
+    path, ready, params = PAGES[name]
+    field = FIELD.get(params.get("checkpoint", ""), "source")
+    visit(page, path, ready, **{field: "I"}, **params)
+    rested(page)
+    box = page.locator(f".st-key-{field} :is(input, textarea)").first
+    box.click()
+    box.press("End")
+    page.wait_for_timeout(600)
+    page.evaluate(WATCH, moves_tokens(name))
+    before = page.evaluate(BOXES)
+    words = WORDS.split()[1:]
+    for i, word in enumerate(words):
+        if i < KEYED:
+            box.press_sequentially(f" {word}")
+        else:
+            page.keyboard.insert_text(f" {word}")
+    page.wait_for_timeout(2500)        # the rerun that follows when typing rests
+    rested(page)
+    after = page.evaluate(BOXES)
+    moved = {part: (box, after.get(part)) for part, box in before.items() if after.get(part) != box}
+    assert (page.evaluate("window.shifts"), moved) == ([], {})

@@ -1,0 +1,43 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""Cause and effect on one screen of a small projector: what is changed and what comes of it are in sight together, 1280×720."""
+
+import pytest
+from playwright.sync_api import Page
+from served_app import browser, context, go, rested
+from served_app import shared_page as page
+
+TALL = 720      # px
+# page → what else stands in its URL, and what is in sight, the control and what it changes
+SCREENS = {
+    "masks": ("masks", {}, [".st-key-which", ".masks .stage.paintable", ".masks .story", ".masks .panel.after .stage"]),
+    "walk": ("inside", {}, [".st-key-which", ".walk .track", ".walk .sentence", ".walk .stage"]),
+    "matrices": ("inside", {"inside-view": "matrices"}, [".st-key-which", ".choice", ".matrices .equation >> nth=0"]),
+    "sum of heads": ("inside", {"inside-view": "heads"}, [".st-key-which", ".heads .stage"]),
+    "several heads": ("inside", {"inside-view": "several"}, [".st-key-which", ".several .ranking", ".several .strands > svg"]),
+    "scaling": ("inside", {"inside-view": "scaling"}, [".st-key-which", "[data-testid=stVegaLiteChart]"]),
+    "greedy": ("decoding", {}, [".st-key-which", ".stepper .controls", ".stepper .lanes", ".stepper .panel.serial .bars"]),
+    "sampling": ("decoding", {"decoding-how": "sampling"}, [".st-key-which", ".stepper .lanes", ".stepper .panel.serial .bars"]),
+    "forced": ("decoding", {"force": "2:30"}, [".stepper .fork", ".stepper .lanes", ".stepper .panel.serial h4"]),
+    "beam": ("decoding", {"decoding-how": "beam"}, [".st-key-which", ".beam .tree-scroll", ".beam .lead", ".beam .bars"]),
+    "layer": ("layer", {}, [".st-key-which", ".layer .tokens", ".layer .all svg"]),
+}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_cause_and_effect_stand_on_one_screen(page: Page, name: str) -> None:
+    path, params, parts = SCREENS[name]
+    go(page, path, parts[-1], source="She is reading a book.", **params)
+    page.wait_for_timeout(300)
+    rested(page)
+    boxes = {part: page.locator(part).first.bounding_box() for part in parts}
+    ends = {part: round(box["y"] + box["height"]) for part, box in boxes.items()}
+    assert all(end <= TALL for end in ends.values()), ends
+    assert all(box["y"] >= 0 for box in boxes.values()), boxes
+
+
+def test_the_headline_stands_in_one_place_on_every_page(page: Page) -> None:
+    for path in ("", "task", "inside", "layer", "positions", "masks", "decoding", "from-rnn", "models"):
+        go(page, path, ".headline")
+        rested(page)
+        box = page.locator(".headline").bounding_box()
+        assert (round(box["x"]), round(box["y"])) == (316, 50), path

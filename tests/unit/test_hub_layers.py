@@ -1,0 +1,326 @@
+"""What each part of a layer adds in models of Hugging Face: against the hidden states that the library hands out, hooks on its
+modules, and its own output path."""
+
+import copy
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hub_models import BY_NAME, Case
+
+import models
+from models import Scope, Trace
+from models.analysis.layer_parts import check_parts, lens, parts
+from models.hub import anatomy, families, probe
+from models.hub.anatomy import Anatomy
+from viz_app.drawing.payload import unpack
+from viz_app.session.current_run import CurrentRun
+from viz_app.views.layer import files, text
+from viz_app.views.layer.payloads import Choices, chosen_position, payloads, shown, unkept
+
+LONG, POSITION = "5 6 7 8 9 10 11 12 14 16 18", 4
+
+
+def with_sizes(name: str, **sizes: Any) -> Case:
+    return replace(BY_NAME[name], sizes=BY_NAME[name].sizes | sizes)
+
+
+# name → the case, how its norm stands, what its norm is, its activation
+KNOWN: dict[str, tuple[Case, str, str, str]] = {
+    "GPT-2": (BY_NAME["GPT2LMHeadModel"], "pre", "LayerNorm", "gelu tanh"),
+    "Llama": (BY_NAME["LlamaForCausalLM"], "pre", "RMSNorm", "silu"),
+    "Mistral": (BY_NAME["MistralForCausalLM"], "pre", "RMSNorm", "silu"),
+    "Qwen 2": (BY_NAME["Qwen2ForCausalLM"], "pre", "RMSNorm", "silu"),
+    "Qwen 3": (BY_NAME["Qwen3ForCausalLM"], "pre", "RMSNorm", "silu"),
+    "GPT-NeoX": (BY_NAME["GPTNeoXForCausalLM"], "pre", "LayerNorm", "gelu"),
+    "GPT-NeoX one after the other": (with_sizes("GPTNeoXForCausalLM", use_parallel_residual=False), "pre", "LayerNorm", "gelu"),
+    "OPT": (BY_NAME["OPTForCausalLM"], "pre", "LayerNorm", "relu"),
+    "OPT post-LN": (with_sizes("OPTForCausalLM", do_layer_norm_before=False), "post", "LayerNorm", "relu"),
+    "BERT": (BY_NAME["BertForMaskedLM"], "post", "LayerNorm", "gelu"),
+    "BERT alone": (BY_NAME["BertModel"], "post", "LayerNorm", "gelu"),
+    "RoBERTa": (BY_NAME["RobertaForMaskedLM"], "post", "LayerNorm", "gelu"),
+    "DistilBERT": (BY_NAME["DistilBertForMaskedLM"], "post", "LayerNorm", "gelu"),
+    "ELECTRA": (BY_NAME["ElectraForMaskedLM"], "post", "LayerNorm", "gelu"),
+    "T5": (BY_NAME["T5ForConditionalGeneration"], "pre", "RMSNorm", "relu"),
+    "T5 gated": (with_sizes("T5ForConditionalGeneration", feed_forward_proj="gated-gelu"), "pre", "RMSNorm", "gelu tanh"),
+    "Marian": (BY_NAME["MarianMTModel"], "post", "LayerNorm", "gelu"),
+    "BART": (BY_NAME["BartForConditionalGeneration"], "post", "LayerNorm", "gelu"),
+}
+GATED = {"Llama", "Mistral", "Qwen 2", "Qwen 3", "T5 gated"}
+WRITING = [name for name in KNOWN if not name.startswith(("BERT", "RoBERTa", "DistilBERT", "ELECTRA"))]
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scope]:
+    """Each model, saved and opened when it is first asked for."""
+    root, found = tmp_path_factory.mktemp("layers"), {}
+
+    def scope(name: str) -> Scope:
+        if name not in found:
+            KNOWN[name][0].save(root / name)
+            found[name] = models.load(root / name, device="cpu")
+        return found[name]
+
+    return scope
+
+
+def run(scope: Scope) -> Trace:
+    return scope.run(*(LONG, "3 4 9 7 20 21")[: len(scope.model.streams)])
+
+
+@torch.no_grad()
+def library(scope: Scope, trace: Trace) -> Any:
+    rows = (torch.tensor([trace.streams[stream].ids]) for stream in scope.model.streams)
+    names = ("input_ids", "decoder_input_ids")
+    return scope.model.module(**dict(zip(names, rows, strict=False)), output_hidden_states=True)
+
+
+def hidden(made: Any, stream: str) -> list[torch.Tensor]:
+    name = {"text": "hidden_states", "source": "encoder_hidden_states", "target": "decoder_hidden_states"}[stream]
+    return [state[0] for state in made[name]]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_stream_between_layers_is_the_librarys_hidden_states(opened, name: str) -> None:
+    scope = opened(name)
+    trace = run(scope)
+    made = library(scope, trace)
+    assert tuple(dict.fromkeys(s.stream for s in scope.model.sublayers)) == scope.model.streams
+    for stream in scope.model.streams:
+        states = hidden(made, stream)
+        found = parts(scope.model, trace, stream, POSITION)
+        per_layer = len(found) // scope.config.n_layers
+        assert [p.sublayer.layer for p in found] == [n for n in range(scope.config.n_layers) for _ in range(per_layer)]
+        assert [p.sublayer.role for p in found[:per_layer]] == ["self", *["cross"] * (stream == "target"), "feed-forward"]
+        for layer in range(scope.config.n_layers):
+            first, last = found[layer * per_layer], found[(layer + 1) * per_layer - 1]
+            torch.testing.assert_close(first.before, states[layer][POSITION])
+            behind = last.after if layer + 1 < scope.config.n_layers or scope.model.anatomy.last_norm() is None else None
+            if behind is not None and not (stream == "source" and name.startswith("T5") and layer + 1 == scope.config.n_layers):
+                torch.testing.assert_close(behind, states[layer + 1][POSITION])
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_is_said_of_a_part_is_what_its_modules_took_and_gave(opened, name: str) -> None:
+    """By hooks in a pass without a recording: W₁'s product, what goes into the product behind the activation, and the norm."""
+    scope = opened(name)
+    trace, seen = run(scope), {}
+    _, norm, norm_name, activation = KNOWN[name]
+    modules = dict(scope.model.module.named_modules())
+
+    def note(path: str) -> Callable:
+        def hook(module: torch.nn.Module, given: tuple, out: torch.Tensor) -> None:
+            seen.setdefault(path, (given, out))
+
+        return hook
+
+    hooks = [m.register_forward_hook(note(path)) for path, m in modules.items() if not list(m.children())]
+    made = library(scope, trace)
+    for hook in hooks:
+        hook.remove()
+    assert made is not None
+    for placed, sublayer in zip(scope.model.anatomy.placed, scope.model.sublayers, strict=True):
+        assert (sublayer.norm, sublayer.norm_name) == (norm, norm_name)
+        part = next(p for p in parts(scope.model, trace, sublayer.stream, POSITION) if p.sublayer.path == sublayer.path)
+        given, out = seen[placed.norm]
+        torch.testing.assert_close(part.norm_input, given[0].reshape(-1, part.before.shape[0])[POSITION])
+        torch.testing.assert_close(part.normed, out.reshape(-1, part.before.shape[0])[POSITION])
+        if sublayer.role == "feed-forward":
+            assert (sublayer.activation, sublayer.gated) == (activation, name in GATED)
+            first = seen[placed.within(placed.part.first)][1]
+            assert sublayer.biased == (modules[placed.within(placed.part.first)].bias is not None if hasattr(
+                modules[placed.within(placed.part.first)], "bias") else False)
+            d_ff = first.shape[-1]
+            torch.testing.assert_close(part.firing.pre, first.reshape(-1, d_ff)[POSITION])
+            inner = next(given[0] for path, (given, _) in seen.items() if path.startswith(placed.layer + ".") and path.endswith(
+                ("c_proj", "down_proj", "dense_4h_to_h", "fc2", "output.dense", "lin2", "wo")) and given[0].shape[-1] == d_ff)
+            torch.testing.assert_close(part.firing.post, inner.reshape(-1, d_ff)[POSITION])
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_check_passes_and_one_number_moved_fails_it(opened, name: str) -> None:
+    scope = opened(name)
+    trace = run(scope)
+    for stream in scope.model.streams:
+        for position in range(len(trace.streams[stream].ids)):
+            checks = check_parts(scope.model, trace, parts(scope.model, trace, stream, position), position)
+            assert [check.name for check in checks if not check.passed] == []
+            assert [check.name for check in checks][:2] == [
+                "the parts add up to the stream", f"{KNOWN[name][2]} by hand is the recorded one",
+            ]  # fmt: skip
+            assert ("stopping after the last layer is the model's answer" in [check.name for check in checks]) == (
+                stream == scope.model.writes)
+    for sublayer in scope.model.sublayers:
+        held = trace.activations[sublayer.out]
+        value = held.value.clone()
+        value[0, POSITION, 3] += 0.5
+        forged = replace(trace, activations={**trace.activations, sublayer.out: replace(held, value=value)})
+        checks = check_parts(scope.model, forged, parts(scope.model, forged, sublayer.stream, POSITION), POSITION)
+        assert not checks[0].passed
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_the_lens_reads_a_state_as_the_librarys_output_path_does(opened, name: str) -> None:
+    """The library itself stops there: its later layers are taken out of a copy."""
+    scope = opened(name)
+    trace = run(scope)
+    stream = scope.model.writes
+    found = parts(scope.model, trace, stream, POSITION)
+    behind_first = found[len(found) // scope.config.n_layers - 1].after
+    short = copy.deepcopy(scope.model.module)
+    place = scope.model.anatomy.stacks[-1].layers.removesuffix(".{}")
+    owner, _, last = place.rpartition(".")
+    for module in short.modules():      # hooks of the other one
+        module._forward_hooks.clear()
+        module._forward_pre_hooks.clear()
+    setattr(short.get_submodule(owner), last, short.get_submodule(place)[:1])
+    with torch.no_grad():
+        rows = [torch.tensor([trace.streams[one].ids]) for one in scope.model.streams]
+        made = short(**dict(zip(("input_ids", "decoder_input_ids"), rows, strict=False)), use_cache=False).logits[0, POSITION]
+    early, final = lens(scope.model, [behind_first, found[-1].after])
+    torch.testing.assert_close(early, made.log_softmax(-1), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(final, trace.next_token.log_probs[POSITION], atol=1e-4, rtol=1e-4)
+
+
+CLASSIFIERS = {
+    "GPT2ForSequenceClassification": -1, "BertForSequenceClassification": 0, "RobertaForSequenceClassification": 0,
+    "ElectraForSequenceClassification": 0, "DistilBertForSequenceClassification": 0, "LlamaForSequenceClassification": -1,
+}  # fmt: skip
+
+
+def classifier(name: str) -> Case:
+    """Of a family that the table has another model of."""
+    family = name.removesuffix("ForSequenceClassification")
+    case = next(case for each, case in BY_NAME.items() if each.startswith(family))
+    return replace(case, model=name, sizes=case.sizes | {"num_labels": 3})
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(tmp_path: Path, name: str) -> None:
+    """The library's own model, asked for its classes with the last layers taken out and the stream put in their place."""
+    library = classifier(name).save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    run = CurrentRun(scope, scope.run(LONG))
+    found = shown(run, Choices("text", 0, None))
+    n, place = len(run.trace.streams["text"].ids), CLASSIFIERS[name] % len(run.trace.streams["text"].ids)
+    assert (found.position, found.output, found.answering) == (place, "classes", found.tokens[place])
+    answer = run.trace.outputs["classes"]
+    torch.testing.assert_close(found.log_probs[-1], answer.logits.log_softmax(-1), atol=1e-5, rtol=1e-4)
+    last = [m for path, m in library.named_modules() if re.search(r"(layers?|\.h)\.1$", path)]
+    states = [found.parts[0].before, *(part.after for part in found.parts)]
+    for state, said in ((states[0], found.log_probs[0]), (states[2], found.log_probs[2])):
+        handle = last[0].register_forward_hook(lambda _, given, made, state=state: _in_place_of(made, state, place))
+        with torch.no_grad():
+            logits = library(torch.tensor([run.trace.streams["text"].ids])).logits[0]
+        handle.remove()
+        torch.testing.assert_close(said, logits.log_softmax(-1), atol=1e-5, rtol=1e-4)
+    assert not torch.allclose(found.log_probs[0], found.log_probs[-1], atol=1e-3)
+    checks = check_parts(scope.model, run.trace, found.parts, place)
+    assert [check.passed for check in checks] == [True, True, True]
+    assert "probabilities of the classes" in checks[-1].sentence
+    said = text.explain(found.layer[0].sublayer, found.output, False, scope.model.can_write)
+    assert "output path to its classes, which this token answers with, as if no layer followed" in said
+    header, _ = unpack(payloads(run, Choices("text", 0, None))["layer"])
+    best = int(answer.logits.argmax())
+    assert header["answer"][0] == answer.names[best]
+    assert header["stops"][-1]["best"][0][0][0] == answer.names[best]
+    assert header["title"].endswith(f"to the class, “{answer.names[best]}”")
+    other = (place + 2) % n
+    header, _ = unpack(payloads(run, Choices("text", 0, other))["layer"])
+    assert header["answer"] is None
+    assert "best" not in header["stops"][-1]
+    assert header["without"].startswith(f"What the model would say is asked of the token “{found.tokens[place].text}” alone")
+    assert chosen_position(run, Choices("text", 0, other), place) is None
+    assert chosen_position(run, Choices("text", 0, None), other) == other
+
+
+def _in_place_of(made: Any, state: torch.Tensor, place: int) -> Any:
+    """What a layer makes, with another vector at this place."""
+    stream = (made[0] if isinstance(made, tuple) else made).clone()
+    stream[0, place] = state
+    return (stream, *made[1:]) if isinstance(made, tuple) else stream
+
+
+def test_a_head_that_a_run_does_not_bear_out_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    classifier("GPT2ForSequenceClassification").save(tmp_path)
+    monkeypatch.setattr(probe, "heads", lambda module: [lambda x: 2 * module.score(x), lambda x: module.nothing(x)])
+    scope = models.load(tmp_path, device="cpu")
+    found = shown(CurrentRun(scope, scope.run(LONG)), Choices("text", 0, None))
+    assert (scope.model.head, found.output, found.answering, found.position) == (None, "", None, 1)
+    with pytest.raises(ValueError, match="'classes' is not read"):
+        scope.model.readout(torch.zeros(1, 22), "classes")
+
+
+def test_layers_that_do_not_add_up_are_not_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A family that is told wrongly: what a short run does not bear out is left out, and nothing is recorded of it."""
+    wrong = replace(families._GPT2[0], norm="post", last_norm="")
+    monkeypatch.setitem(families.FAMILIES, "gpt2", ((wrong,),))
+    BY_NAME["GPT2LMHeadModel"].save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    assert scope.model.sublayers == ()
+    assert not [name for name in run(scope).activations if "resid" in name or "ff_" in name]
+
+
+def test_an_activation_is_told_by_what_it_makes() -> None:
+    assert anatomy.activation_of(torch.nn.ReLU()) == "relu"
+    assert anatomy.activation_of(torch.nn.GELU("tanh")) == "gelu tanh"
+    assert anatomy.activation_of(torch.nn.Hardswish()) == ""
+
+
+def test_of_a_text_too_long_for_it_the_page_says_so(opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(anatomy, "LARGEST", 22 * 10)
+    scope = opened("GPT-2")
+    scope.model.lay_open(Anatomy(scope.model.module, scope.model.anatomy.stacks))
+    monkeypatch.setattr("viz_app.views.layer.payloads.LARGEST", 22 * 10)
+    long = CurrentRun(scope, run(scope))
+    assert unkept(long) == text.too_long(11, 10)
+    with pytest.raises(models.InputError, match="up to 10 tokens; this one has 11"):
+        payloads(long, Choices("text", 0, 0))
+    short = CurrentRun(scope, scope.run("5 6 7"))
+    assert unkept(short) == ""
+    monkeypatch.undo()
+    scope.model.lay_open(Anatomy(scope.model.module, scope.model.anatomy.stacks))
+
+
+@pytest.mark.parametrize(("name", "rows", "says"), [
+    ("GPT-2", ["stream before", "LayerNorm(stream), read", "+ self-attention", "= stream", "LayerNorm(stream), read",
+               "GELU(x·W₁ + b₁)", "+ feed-forward", "= stream"], "(x − mean) / spread · gain + bias, and the stream itself"),
+    ("Llama", ["stream before", "RMSNorm(stream), read", "+ self-attention", "= stream", "RMSNorm(stream), read",
+               "SiLU(x·W_gate) ⊙ (x·W_up)", "+ feed-forward", "= stream"], "read x / √(mean of x²) · gain"),
+    ("GPT-NeoX", ["stream before", "LayerNorm(stream), read", "+ self-attention", "= stream", "LayerNorm(before), read",
+                  "GELU(x·W₁ + b₁)", "+ feed-forward", "= stream"], "both are added to it at once"),
+    ("BERT", ["stream before", "+ self-attention", "= sum", "LayerNorm(sum) = stream", "GELU(x·W₁ + b₁)", "+ feed-forward", "= sum",
+              "LayerNorm(sum) = stream"], "comes after each sum"),
+    ("T5", ["stream before", "RMSNorm(stream), read", "+ self-attention", "= stream", "RMSNorm(stream), read", "ReLU(x·W₁)",
+            "+ feed-forward", "= stream"], "RMSNorm"),
+])
+def test_the_page_names_what_this_family_does(opened, name: str, rows: list[str], says: str) -> None:
+    from viz_app.drawing.payload import unpack
+
+    scope = opened(name)
+    current = CurrentRun(scope, run(scope))
+    choices = Choices(scope.model.streams[0], 1, POSITION)
+    header, _ = unpack(payloads(current, choices)["layer"])
+    assert [row["name"] for row in header["rows"]] == rows
+    found = shown(current, choices)
+    parallel = any(part.sublayer.reads for part in found.layer)
+    assert says in text.explain(found.layer[0].sublayer, found.output, parallel)
+    assert ("gates are open" in header["firing"]) == (name in GATED)
+    columns = files.layers_csv(found).splitlines()[0]
+    assert f"{KNOWN[name][2]} of" in columns
+    assert ("LayerNorm" in columns) == (KNOWN[name][2] == "LayerNorm")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["GPT-NeoX", "Llama", "BERT"])
+def test_in_half_precision_the_parts_add_up_to_what_that_rounds(tmp_path: Path, name: str, dtype: str) -> None:
+    KNOWN[name][0].save(tmp_path)
+    scope = models.load(tmp_path, device="cpu", dtype=dtype)
+    trace = run(scope)
+    checks = check_parts(scope.model, trace, parts(scope.model, trace, "text", POSITION), POSITION)
+    assert [check.name for check in checks if not check.passed] == []
+    assert all(check.limit < 0.35 for check in checks)

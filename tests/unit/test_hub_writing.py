@@ -1,0 +1,82 @@
+"""What a model of Hugging Face writes is what `generate` writes, whatever its folder says of how a text begins and ends."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hub_models import BY_NAME
+
+import models
+from models import Scope
+from models.decoding import runs
+from models.hub.writers import CausalLM
+
+UNENDED = {"eos_token_id": 52}      # which these weights do not write
+GIVEN, MOST = "5 6 7 8 9 10 11 12 14 16 18", 9
+# architecture, what its folder says, and which of that a text must show: (first token, last token), None where it is the model's
+CASES: dict[str, tuple[str, dict[str, Any], tuple[int | None, int | None]]] = {
+    "a language comes first": ("MarianMTModel", {"forced_bos_token_id": 31}, (31, None)),
+    "a long text is ended": ("MarianMTModel", {"forced_eos_token_id": 2}, (None, 2)),
+    "both": ("BartForConditionalGeneration", {"forced_bos_token_id": 31, "forced_eos_token_id": 2}, (31, 2)),
+    "another start": ("MarianMTModel", {"decoder_start_token_id": 17}, (None, None)),
+    "a start of T5's": ("T5ForConditionalGeneration", {"decoder_start_token_id": 9}, (None, None)),
+    "a language model that is ended": ("GPT2LMHeadModel", {"forced_eos_token_id": 2}, (None, 2)),
+}
+
+
+def opened(folder: Path, architecture: str, says: dict[str, Any]) -> Scope:
+    case = BY_NAME[architecture]
+    module = replace(case, sizes=case.sizes | UNENDED).make()
+    for name, value in says.items():
+        setattr(module.generation_config, name, value)
+    module.save_pretrained(folder)
+    return models.load(folder, device="cpu")
+
+
+def generated(scope: Scope, given: tuple[int, ...], **how: Any) -> list[int]:
+    with torch.no_grad():
+        row = scope.model.module.generate(
+            torch.tensor([given]), do_sample=False, num_beams=1, max_new_tokens=MOST, pad_token_id=scope.config.fill_id, **how,
+        )[0].tolist()
+    return row[len(given) if isinstance(scope.model, CausalLM) else 1 :]
+
+
+def greedy(scope: Scope, given: tuple[int, ...]) -> list[int]:
+    return [step.token for step in models.decoding.greedy(scope.model, given, max_new=MOST)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_greedy_text_is_what_generate_writes(tmp_path: Path, name: str) -> None:
+    architecture, says, (first, last) = CASES[name]
+    scope = opened(tmp_path, architecture, says)
+    given = scope.given_ids(GIVEN)
+    own = greedy(scope, given)
+    assert own == generated(scope, given)
+    assert first is None or own[0] == first
+    assert last is None or (len(own) == MOST and own[-1] == last)
+    if start := says.get("decoder_start_token_id"):
+        assert scope.model.opening(torch.tensor([given])).tolist() == [[start]]
+    whole = runs.autoregressive(scope.model, given, runs.Method(max_new=MOST)).run
+    assert (list(whole.taken), whole.ended) == (own, own[-1] in scope.model.end_ids)
+    beams = list(models.decoding.beam(scope.model, given, width=2, max_new=MOST))[-1].hypotheses
+    assert all(first is None or h.tokens[0] == first for h in beams)
+    rows = torch.tensor([given, given])
+    batch = models.decoding.greedy_batch(scope.model, rows)
+    alone = [step.token for step in models.decoding.greedy(scope.model, given)]
+    assert batch == [[i for i in alone if i not in scope.model.end_ids]] * 2
+
+
+@pytest.mark.parametrize(("architecture", "says"), [("GPT2LMHeadModel", {}), ("MarianMTModel", {"forced_bos_token_id": 31})])
+def test_each_of_several_end_tokens_ends_a_text(tmp_path: Path, architecture: str, says: dict[str, Any]) -> None:
+    """A token that the model writes is made one of them, behind one that it does not write."""
+    free = greedy(plain := opened(tmp_path / "plain", architecture, says), plain.given_ids(GIVEN))
+    at = next(i for i in range(1, MOST) if free[i] not in free[:i])
+    unused = next(i for i in range(3, 53) if i not in free)
+    scope = opened(tmp_path / "several", architecture, says | {"eos_token_id": [unused, free[at]]})
+    given = scope.given_ids(GIVEN)
+    own = greedy(scope, given)
+    assert own == generated(scope, given) == free[: at + 1]
+    assert scope.model.end_ids == (unused, free[at])
+    assert runs.autoregressive(scope.model, given, runs.Method(max_new=MOST)).run.ended

@@ -1,0 +1,47 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""A model that the URL names is being opened: the address stays, and what it says is not used up by the page that stands."""
+
+from urllib.parse import parse_qs
+
+from test_parts import Session, session
+
+from viz_app.session import url_state
+from viz_app.session.focus import HEAD, LOCK, SITE
+
+
+def drawn_meanwhile() -> None:
+    """A page of a model in which the URL's site is not: it has another one chosen."""
+    assert url_state.get(SITE) == "a.site"
+    url_state.keep(SITE, "another")
+    url_state.keep(LOCK, "")
+
+
+def test_what_the_url_says_is_followed_again_when_the_model_stands(session: Session) -> None:
+    session.url = {"site": ["a.site"], "head": ["3"], "lock": ["q1"]}
+    for _ in range(2):
+        url_state.arrive()
+        drawn_meanwhile()
+        address = url_state.postpone()
+        assert parse_qs(address.query) == session.url
+        assert address.steps == 0
+        assert url_state.follows()
+    url_state.arrive()
+    assert (url_state.get(SITE), url_state.get(HEAD), url_state.get(LOCK)) == ("a.site", 3, "q1")
+    assert parse_qs(url_state.publish().query) == {"site": ["a.site"], "head": ["3"], "lock": ["q1"]}
+    assert not url_state.follows()
+
+
+def test_a_picked_model_is_one_step_when_it_stands(session: Session) -> None:
+    session.run(lambda: (url_state.get(url_state.CHECKPOINT), url_state.get(SITE)), checkpoint="one", site="a")
+    url_state.keep(url_state.CHECKPOINT, "two")
+    for _ in range(2):
+        url_state.arrive()
+        url_state.get(url_state.CHECKPOINT)
+        url_state.get(SITE)
+        address = url_state.postpone()
+        assert (parse_qs(address.query), address.steps) == ({"checkpoint": ["one"], "site": ["a"]}, 0)
+    url_state.arrive()
+    assert url_state.get(url_state.CHECKPOINT) == "two"
+    url_state.keep(SITE, "b")
+    address = url_state.publish()
+    assert (parse_qs(address.query), address.steps) == ({"checkpoint": ["two"], "site": ["b"]}, 1)

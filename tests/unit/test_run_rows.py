@@ -1,0 +1,67 @@
+"""The rows of one pass, worked out when asked, against all of its weights at once."""
+
+import pytest
+import torch
+from drawn import letters
+
+from models.analysis import slices
+from models.decoding.run_rows import PassRows, StepRows
+from models.trace import AttentionSite
+
+SITES = ["decoder.layers.0.self_attn", "decoder.layers.1.cross_attn"]
+FIRST, N = 2, 3
+
+
+@pytest.fixture(params=SITES)
+def site(request: pytest.FixtureRequest) -> AttentionSite:
+    return letters("transformer").run("abcdeab", "edcabe").attention[request.param]
+
+
+def at_once(site: AttentionSite) -> list[torch.Tensor]:
+    """(head, key) of each position; a self-attention has no keys behind it."""
+    weights = site.weights()
+    return [weights[:, i, : i + 1] if site.role == "self" else weights[:, i] for i in range(FIRST, FIRST + N)]
+
+
+@pytest.mark.parametrize("cells", [2**20, 40, 1])
+def test_the_rows_of_a_pass_are_those_of_its_weights(site: AttentionSite, cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "CELLS", cells)
+    rows, wanted = PassRows(site, FIRST, N), StepRows(tuple(at_once(site)))
+    assert (len(rows), rows.n_heads, rows.n_key) == (N, site.n_heads, wanted.n_key)
+    for own, other in zip(rows, wanted, strict=True):
+        torch.testing.assert_close(own, other)
+    for head in (None, 0, 2):
+        torch.testing.assert_close(rows.weights(head), wanted.weights(head))
+    torch.testing.assert_close(rows.sums, torch.ones(N * site.n_heads))
+    with pytest.raises(IndexError):
+        rows[N]
+
+
+def test_as_many_rows_are_worked_out_together_as_there_is_room_for(site: AttentionSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, asked = PassRows(site, FIRST, N), []
+    own = AttentionSite.weights
+    monkeypatch.setattr(AttentionSite, "weights", lambda self, *what, rows: asked.append(rows) or own(self, *what, rows=rows))
+    monkeypatch.setattr(slices, "CELLS", 2 * site.n_heads * site.n_key)
+    rows.weights()
+    assert asked == [slice(2, 4), slice(4, 6)]
+    asked.clear()
+    rows.weights(1)
+    assert asked == [slice(0, 6)]
+
+
+@pytest.mark.parametrize("block", [2, 3, 99])
+def test_of_each_block_of_keys_the_largest(site: AttentionSite, block: int) -> None:
+    whole = StepRows(tuple(at_once(site)))
+    for rows in (PassRows(site, FIRST, N), whole):
+        found, weights = rows.weights(1, block), whole.weights(1)
+        assert found.shape == (N, -(-whole.n_key // block))
+        for i in range(found.shape[1]):
+            torch.testing.assert_close(found[:, i], weights[:, i * block : (i + 1) * block].amax(1))
+
+
+def test_a_slice_holds_its_query() -> None:
+    site = letters("gpt").run("abcdeab", None).attention["decoder.layers.0.self_attn"]
+    assert slices.slice_with(site, 6) == (slice(0, site.n_query), 6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slices, "CELLS", 3 * site.n_key)
+        assert [slices.slice_with(site, query) for query in (2, 3, 7)] == [(slice(0, 3), 2), (slice(3, 6), 0), (slice(6, 8), 1)]

@@ -1,0 +1,97 @@
+// A number at each distance as a line; a band from the least to the largest where there are several, one distance marked. The picture
+// has one height whatever the text, so that nothing moves while someone types.
+const ROOM = { left: 62, right: 12, top: 8, bottom: 42 }, HEIGHT = 280, POINT = 3, PLACE = 5.5;     // px
+const MARKED = HEAD_COLOURS[5];
+
+// A few round numbers from the least to the most, the first and the last just beyond them; none nearer to each other than `apart`.
+function rounds(least, most, count, apart = 0) {
+  const rough = (most - least || 1) / count, power = 10 ** Math.floor(Math.log10(rough));
+  const step = Math.max(apart, power * [1, 2, 5, 10].find((times) => times * power >= rough * 0.999));
+  const first = Math.floor(least / step), last = Math.max(first + 1, Math.ceil(most / step));
+  return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);
+}
+
+class ByDistance extends Fitted {
+  constructor(root) {
+    super(root);
+    this.svg = root.querySelector("svg");
+    this.tip = root.querySelector(".tip");
+    this.svg.onpointermove = (event) => this.point(event);
+    this.svg.onpointerleave = () => this.leave();
+    offer(root.querySelector(".files"), () => [this.svg, this.picture.title, this.picture, this.theme]);
+  }
+
+  show(picture, theme) {
+    Object.assign(this, { picture, theme });
+    const title = this.root.querySelector(".title");
+    title.textContent = title.title = picture.title;
+    this.svg.setAttribute("aria-label", picture.title);
+    this.tip.hidden = true;
+    this.fit();
+    this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
+  }
+
+  draw(width) {
+    const { svg, theme, picture: { arrays: { distance, value, least, largest }, domain, marked } } = this, last = distance.length - 1;
+    const ticks = rounds(...domain, 5), [low, high] = [ticks[0], ticks.at(-1)], wide = width - ROOM.left - ROOM.right, floor = HEIGHT - ROOM.bottom;
+    this.x = (i) => ROOM.left + (last ? i / last : 0.5) * wide;
+    this.y = (v) => floor - ((v - low) / (high - low)) * (floor - ROOM.top);
+    svg.setAttribute("height", HEIGHT);
+    svg.replaceChildren();
+    this.axes(ticks, wide, floor);
+    const along = (values, order) => order.map((i) => `${this.x(i)} ${this.y(values[i])}`), forwards = [...distance.keys()];
+    if (least) {
+      const band = [...along(largest, forwards), ...along(least, [...forwards].reverse())].join("L");
+      putSvg(svg, "path", { class: "band", d: `M${band}Z`, fill: theme.accent, "fill-opacity": 0.28, stroke: theme.accent, "stroke-opacity": 0.28 });
+    }
+    putSvg(svg, "path", { class: "line", d: `M${along(value, forwards).join("L")}`, fill: "none", stroke: theme.accent, "stroke-width": 2.2 });
+    if (!last) putSvg(svg, "circle", { cx: this.x(0), cy: this.y(value[0]), r: POINT, fill: theme.accent });
+    const place = distance.indexOf(marked);
+    if (place >= 0) putSvg(svg, "circle", { class: "marked", cx: this.x(place), cy: this.y(value[place]), r: PLACE, fill: MARKED });
+    this.rule = putSvg(svg, "line", { y1: ROOM.top, y2: floor, stroke: theme.text, "stroke-opacity": 0 });
+  }
+
+  axes(ticks, wide, floor) {
+    const { svg, theme, picture: { axes, arrays: { distance } } } = this, [near, far] = [distance[0], distance.at(-1)];
+    const write = (text, x, y, how) => putSvg(svg, "text", { x, y, fill: theme.text, "font-size": 12, ...how }, text);
+    for (const tick of ticks) {
+      putSvg(svg, "line", { x1: ROOM.left, x2: ROOM.left + wide, y1: this.y(tick), y2: this.y(tick), stroke: theme.line });
+      write(String(Number(tick.toPrecision(6))), ROOM.left - 7, this.y(tick) + 4, { "text-anchor": "end", fill: theme.quiet });
+    }
+    for (const tick of rounds(near, far, wide / 70, 1).filter((tick) => near <= tick && tick <= far))
+      write(String(tick), this.x(tick - near), floor + 17, { "text-anchor": "middle", fill: theme.quiet });
+    const room = widthIn(`12px ${theme.font}`);
+    write(fit(axes[0], wide + ROOM.right, room), ROOM.left + wide / 2, HEIGHT - 6, { "text-anchor": "middle" });
+    write(axes[1], 0, 0, { "text-anchor": "middle", transform: `translate(12 ${(ROOM.top + floor) / 2}) rotate(-90)` });
+  }
+
+  point({ clientX, clientY }) {
+    const { tip, picture: { arrays: { distance } } } = this, box = this.root.getBoundingClientRect(), wide = this.width - ROOM.left - ROOM.right;
+    const share = (clientX - box.left - ROOM.left) / wide, i = Math.round(Math.min(1, Math.max(0, share)) * (distance.length - 1));
+    this.rule.setAttribute("x1", this.x(i));
+    this.rule.setAttribute("x2", this.x(i));
+    this.rule.setAttribute("stroke-opacity", 0.35);
+    tip.textContent = this.says(i);
+    tip.hidden = false;
+    tip.style.left = `${Math.max(0, Math.min(clientX - box.left + 14, this.width - tip.offsetWidth))}px`;
+    tip.style.top = `${clientY - box.top + 16}px`;
+  }
+
+  says(i) {
+    const { marked, arrays: { distance, value, least, largest, pairs } } = this.picture, at = `distance ${distance[i]}: `;
+    if (!least) return `${at}score ${exact(value[i])}${distance[i] === marked ? ", where they stand in the text" : ""}`;
+    return `${at}mean ${exact(value[i])}, least ${exact(least[i])}, largest ${exact(largest[i])} of ${pairs[i]} ${pairs[i] === 1 ? "pair" : "pairs"}`;
+  }
+
+  leave() {
+    this.tip.hidden = true;
+    this.rule?.setAttribute("stroke-opacity", 0);
+  }
+}
+
+function mount({ data, parentElement }) {
+  const root = parentElement.querySelector(".by-distance");
+  const view = (root.view ??= new ByDistance(root));
+  view.show(unpack(data), themeOf(root));
+  return () => view.watcher.disconnect();
+}

@@ -1,0 +1,49 @@
+"""What is worked out of a model or drawn of a run, where it takes too long to be worked out at every rerun."""
+
+from collections.abc import Callable, Hashable
+
+import torch
+
+from models import Scope, Trace
+from models.analysis.fixed_vector import vector_changes as changes_of_vector
+from models.analysis.permutation_test import ShuffleTest, shuffle_test
+from models.analysis.position_measures import FormulaMeasures, measure
+from models.analysis.reach import CHECKED, Choice, Reach, autograd_gap
+from models.analysis.reach import reach as reach_of
+from models.architectures import Model
+from models.tokenizers.base import Encoding
+from viz_app.session.cache import store
+from viz_app.session.cache.store import Value, kept_of
+
+
+def reach(scope: Scope, source: tuple[int, ...], choice: Choice) -> Reach:
+    """What one layer over these source tokens lets reach what."""
+
+    def work_out() -> Reach:
+        first = source[:CHECKED]
+        gap = kept_of(scope, "gap", first, choice, make=lambda: autograd_gap(scope.model, first, choice))
+        return reach_of(scope.model, source, choice, gap=gap)
+
+    return kept_of(scope, "reach", source, choice, make=work_out)
+
+
+def vector_changes(scope: Scope, source: tuple[int, ...], places: tuple[int, ...], others: tuple[int, ...]) -> torch.Tensor:
+    """How much of its fixed vector each of these places of a source can change."""
+    return kept_of(scope, "vector changes", source, places, others,
+                   make=lambda: changes_of_vector(scope.model, source, places, others))
+
+
+def shuffled(scope: Scope, name: str, model: Model, row: Encoding, order: tuple[int, ...]) -> ShuffleTest:
+    """What this order does to a row of tokens in a model of these weights, `name` saying whether its positions are there."""
+    return kept_of(scope, "shuffled", name, row.ids, row.segments, order,
+                   make=lambda: shuffle_test(model, row.ids, order, row.segments))
+
+
+def drawn(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:
+    """What is drawn of a run without changes, of a long text: worked out once, and not again at every rerun."""
+    return store.kept.get((trace.model.fingerprint, "drawn", what, tuple(trace.streams.values())), make)
+
+
+def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
+    """models.analysis.position_measures.measure, kept: its least squares take up to half a second. No model is in it."""
+    return store.kept.get(("formula", formula, n, d_model, shift), lambda: measure(formula, n, d_model, shift))

@@ -1,0 +1,75 @@
+"""Opened checkpoints and what is made of their weights, kept under their folder and the state of its files."""
+
+from collections.abc import Callable, Collection, Hashable
+from pathlib import Path
+
+import models
+from models import Scope
+from models.analysis import permutation_test
+from models.checkpoint import Checkpoint, Description
+from models.checkpoint_files import FILES, snapshot_path
+from models.hub import load as hub
+from models.opening import describe, shipped_folder
+from models.training.scores import unmeasured
+from viz_app import checkpoints
+from viz_app.session.cache import store
+from viz_app.session.cache.store import Value, kept_of
+
+
+def scope(name: str) -> Scope:
+    """The opened checkpoint of this shipped name or folder, as its files are now. Raises models.checkpoint.CheckpointError."""
+    return store.kept.get(opened_as(name), lambda: checkpoints.opened(name), spared=True)
+
+
+def opened_as(name: str) -> Hashable:
+    """What an opened checkpoint is kept under."""
+    return "opened", name, _files(name, FILES)
+
+
+def is_open(name: str) -> bool:
+    """Whether `scope` has it without opening it."""
+    return opened_as(name) in store.kept
+
+
+def description(name: str) -> Description:
+    """What the checkpoint of this shipped name or folder says it is; it is not opened. Raises models.checkpoint.CheckpointError."""
+    return store.kept.get(("described", name, _files(name, FILES)), lambda: describe(name))
+
+
+def drawn_of(name: str, what: Hashable, make: Callable[[], Value]) -> Value:
+    """What is drawn of a checkpoint that is not opened, as its files are now. Raises what `make` raises."""
+    return store.kept.get(("drawn of", what, name, _files(name, FILES)), make)
+
+
+def snapshot(scope: Scope, step: int) -> Scope:
+    """The checkpoint as it was after `step` steps. Raises models.checkpoint.CheckpointError."""
+    path = str(scope.path)
+    files = _files(path, (*FILES[:-1], snapshot_path(Path(), step)))
+    return store.kept.get(("opened", path, step, files), lambda: models.load(path, snapshot=step), spared=True)
+
+
+def swapped(scope: Scope, similarity: str) -> Scope:
+    """The same weights with another similarity. Raises ValueError for a model without self-attention."""
+    return kept_of(scope, "swapped", similarity, make=lambda: scope.with_similarity(similarity), spared=True)
+
+
+def without_positions(scope: Scope) -> Scope:
+    """The same weights without position vectors; nothing was measured of them."""
+
+    def bare() -> Scope:
+        model = permutation_test.without_positions(scope.model)
+        return Scope(Checkpoint(scope.path, model, scope.tokenizer, unmeasured(scope.training)), scope.device)
+
+    return kept_of(scope, "without positions", make=bare, spared=True)
+
+
+def _files(name: str, files: Collection[str | Path]) -> tuple[tuple[int, ...], ...]:
+    """Changes when one of a checkpoint's files is replaced or written: other times, another size or another file. Only who
+    writes into the very same file and also sets back the system's own clock of changes goes unnoticed."""
+    try:
+        folder = shipped_folder() / name
+        folder = folder if folder.is_dir() else Path(name).expanduser()
+        found = [path.stat() for path in (folder / file for file in files) if path.exists() or not hub.is_folder(folder)]
+    except (OSError, ValueError, RuntimeError):     # not there, or no path at all; models.load says what is wrong
+        return ()
+    return tuple((one.st_mtime_ns, one.st_ctime_ns, one.st_size, one.st_ino) for one in found)

@@ -1,0 +1,136 @@
+"""What a model has computed of texts, kept under the fingerprint of its weights, wherever and whenever they were opened."""
+
+import threading
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any
+
+import models
+from models import Scope, Trace
+from models.analysis.masked_comparison import MaskedRun, run_masked
+from models.architectures.base import ORDER, POSITIONS, TEXT
+from models.checkpoint import CheckpointError
+from models.decoding import runs as decoding_runs
+from models.tokenizers.base import Encoding
+from models.tokenizers.encoding import hidable, order_of
+from models.trace.edits import Edits
+from viz_app.session.cache.opened import scope, snapshot, swapped
+from viz_app.session.cache.store import Value, kept_of
+
+Chosen = tuple[Any, ...]        # for the model's fields that are not typed, in their order; empty where there is none
+SHORT = 64          # tokens of a text that may share a batch
+
+_one_run = threading.Lock()   # runs side by side only wait for each other's interpreter lock, at every operation of torch
+
+
+def trace(
+    scope: Scope, texts: tuple[str, ...], drafts: tuple[tuple[int, ...], ...] = (), chosen: Chosen = ()
+) -> Trace:
+    """The run of a model on what stands in the boxes of its fields and what is `chosen` for those that are not typed; `drafts` as
+    in models.Scope.run. Raises models.InputError."""
+    asked = _given(scope, texts, chosen)
+
+    def run() -> Trace:
+        with _one_run:
+            return scope.run(*asked, drafts=drafts)
+
+    return kept_of(scope, "trace", asked, make=run)
+
+
+def _given(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple[Value | None, ...]:
+    """The texts and what is chosen as the model's fields: an optional text that is blank is not given, nor is a position beyond
+    the texts, or where no token can be hidden, nor an order that is left to right. Raises models.InputError."""
+    fields, others = scope.model.text_fields, [field for field in scope.model.fields if field.kind != TEXT]
+    given = tuple(None if field.optional and not text.strip() else text for field, text in zip(fields, texts, strict=True))
+    if not any(chosen):
+        return given
+    rows = scope.encode(*given)
+    kept = []
+    for field, value in zip(others, chosen, strict=True):
+        if value and field.kind == POSITIONS:
+            places = hidable(rows[field.stream], scope.tokenizer.mask_id)
+            value = tuple(position for position in value if position in places) or None
+        if value and field.kind == ORDER:
+            n = len(rows[field.stream].ids)
+            value = order_of(n, value)
+            value = None if value == tuple(range(n)) else value
+        kept.append(value)
+    return (*given, *kept) if any(kept) else given
+
+
+def run_together(asked: Collection[tuple[str, tuple[str, ...], Chosen]]) -> None:
+    """Run (checkpoint, texts of its fields, what is chosen for the others) in one batch for each checkpoint, so that `trace` has
+    them ready. What cannot be read, and what is so long that the others would wait for it, is left to `trace`."""
+    for name in {name for name, *_ in asked}:
+        try:
+            opened = scope(name)
+        except CheckpointError:
+            continue
+        texts = _readable(opened, [(texts, chosen) for n, texts, chosen in asked if n == name])
+        with _one_run:
+            traces = opened.run_each(texts) if texts else []
+        for given, made in zip(texts, traces, strict=True):
+            kept_of(opened, "trace", given, make=lambda made=made: made)
+
+
+def _readable(scope: Scope, asked: list[tuple[tuple[str, ...], Chosen]]) -> list[tuple[Value | None, ...]]:
+    readable = []
+    for texts, chosen in asked:
+        with suppress(models.InputError, ValueError):       # ValueError: texts typed for a model with other fields
+            given = _given(scope, texts, chosen)
+            if max(len(row.ids) for row in scope.encode(*given).values()) <= SHORT:
+                readable.append(given)
+    return readable
+
+
+def forced(scope: Scope, source: str, target: Encoding) -> Trace:
+    """A model's run on a source and on another run's target. Raises models.InputError."""
+    return kept_of(scope, "forced", source, target, make=lambda: scope.run_batch([(source, target)])[0])
+
+
+def snapshot_trace(scope: Scope, step: int, of: Trace) -> Trace:
+    """The texts of a run, what the model wrote among them, under the weights of an earlier step, teacher-forced."""
+    return _again(snapshot(scope, step), of)
+
+
+def swapped_trace(scope: Scope, similarity: str, of: Trace) -> Trace:
+    """The texts of a run under the same weights with another similarity, teacher-forced."""
+    return _again(swapped(scope, similarity), of)
+
+
+def _again(scope: Scope, of: Trace) -> Trace:
+    model = scope.model
+    asked = tuple(of.streams[field.stream] for field in model.fields) if model.translates else tuple(of.fields.values())
+    return kept_of(scope, "again", asked, make=lambda: scope.run_batch([asked])[0])
+
+
+def again(scope: Scope, row: Encoding) -> Trace:
+    """A model's run on a row of tokens that is already there, on the stream of its first field."""
+    return kept_of(scope, "row", row, make=lambda: scope.run(row))
+
+
+def decoded(scope: Scope, source: tuple[int, ...], method: decoding_runs.Method) -> decoding_runs.Autoregression:
+    """What a method writes for these source tokens, with every step's attention."""
+    return kept_of(scope, "decoded", source, method, make=lambda: decoding_runs.autoregressive(scope.model, source, method))
+
+
+def along(scope: Scope, source: tuple[int, ...], tokens: tuple[int, ...]) -> decoding_runs.Run:
+    """One pass without a cache over tokens that are already there."""
+    return kept_of(scope, "along", source, tokens, make=lambda: decoding_runs.along(scope.model, source, tokens))
+
+
+def written(scope: Scope, source: str) -> tuple[int, ...]:
+    """The tokens a model writes for a text. Raises models.InputError."""
+    return kept_of(scope, "written", source, make=lambda: scope.write(source).ids)
+
+
+def masked_runs(
+    scope: Scope,
+    asked: tuple[tuple[str | Encoding | None, ...], ...],
+    edits: Edits,
+    drafts: tuple[tuple[int, ...], ...] = (),
+    most: int | None = None,
+) -> list[MaskedRun]:
+    """Inputs in one batch under these edits; `drafts` and `most` as in models.analysis.masked_comparison.run_masked. Raises
+    models.InputError."""
+    return kept_of(scope, "masked", asked, edits, most, make=lambda: run_masked(scope, asked, edits, drafts, most))

@@ -1,0 +1,82 @@
+"""What came of changed masks, in sentences: what is written, what became likelier, and whether looking ahead helped."""
+
+from collections.abc import Iterable, Mapping
+
+from models.analysis.masked_comparison import MaskedRun
+from models.layers.masks import SiteKind
+from models.trace import Trace
+from models.trace.edits import Edits
+from models.trace.outputs import MaskedToken, NextToken
+from viz_app.drawing.notes import first_output
+from viz_app.views.masks.mask_view import LogProbChange
+from viz_app.views.masks.notation import hides_the_future
+from viz_app.views.masks.text import changed
+
+
+def story(
+    before: MaskedRun, after: MaskedRun, changes: Edits, names: Mapping[SiteKind, str], effect: str, notes: list[str]
+) -> list[str]:
+    """What was changed and what came of it: what is written, what is said of the given text, what else to know."""
+    output, same = first_output(before.trace), (after.output, after.output_ids) == (before.output, before.output_ids)
+    writes = "answers"
+    if isinstance(output, NextToken):
+        writes = "writes" if output.is_closed else "goes on with"
+    wrote = f"Under these masks the model {writes}: {after.output or 'nothing'}"
+    wrote += " (as before)." if same else f" (before: {before.output or 'nothing'})."
+    compared = [wrote, cheat(before, after, changes, names)] if after.output is not None else ["", ""]
+    lines = [changed(changes, names), compared[0], effect, compared[1], *notes]
+    return [line for line in lines if line]
+
+
+NOTHING_HIDDEN = (
+    "No token is hidden, and there is no second text: nothing can be likelier or less likely. Hide a token on the page Task, or "
+    "type [MASK]."
+)
+
+
+def effect(given: LogProbChange, trace: Trace) -> str:
+    """What the change did to what is told of both runs, of which `trace` is the first, in nats; where that is nothing, how to have
+    something."""
+    if not given.labels:
+        return NOTHING_HIDDEN if any(isinstance(output, MaskedToken) for output in trace.outputs.values()) else ""
+    before, after = given.sums
+    change = after - before
+    said = f"{nats(abs(change))} nats {'more likely' if change > 0 else 'less likely'}"
+    if abs(change) < 0.0005:
+        said = "as before" if change == 0 else "less than 0.001 apart"
+    text = trace.streams[given.what].text if given.what in trace.streams else ", ".join(label.text for label in given.labels)
+    plural = "s" * (given.what == "hidden token" and len(given.labels) > 1)
+    return f"Log-probability of the {given.what}{plural} “{_short(text)}”: {nats(before)} → {nats(after)} nats, {said}."
+
+
+def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[SiteKind]) -> str:
+    """When the decoder may see ahead: did that help with the given text, and what does it write; else empty."""
+    ahead = [kind.query_stream for kind in kinds if hides_the_future(kind) and changes.opens_ahead(kind.name)]
+    if not ahead:
+        return ""
+    given = f"given {ahead[0]}"
+    old, new = (-run.log_prob / len(run.labels) for run in (before, after))
+    loss = f"{old:.3f} → {new:.3f} nats a token"
+    if abs(new - old) < 0.0005:
+        found = f"That makes no difference to the loss on the {given} ({loss})."
+    elif new < old:
+        found = f"The loss on the {given} falls ({loss}): seeing what comes next helps this model to guess it."
+    else:
+        found = (
+            f"One might expect a lower loss on the {given}; it rises ({loss}): trained with the mask, this model has "
+            "not learned to use what lies ahead."
+        )
+    comes_out = "stays the same here" if after.output_ids == before.output_ids else "comes out differently"
+    return (
+        f"The decoder may look ahead. {found} While writing there is nothing ahead to read, yet each new token changes "
+        f"what earlier ones see: the text {comes_out}."
+    )
+
+
+def nats(value: float) -> str:
+    """A number of nats with a true minus sign, three decimals below 1."""
+    return "0.000" if abs(value) < 0.0005 else f"{value:.{3 if abs(value) < 1 else 2}f}".replace("-", "−")
+
+
+def _short(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else f"{text[: limit // 2]} … {text[-limit // 2 :]}"

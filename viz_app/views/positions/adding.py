@@ -1,0 +1,88 @@
+"""A token's vector and its place's, added and concatenated, of the text that is read."""
+
+from functools import partial
+
+import streamlit as st
+from torch import Tensor
+
+from models.analysis.position_measures import add_or_concatenate
+from models.architectures import Model
+from models.layers.positions import sinusoidal
+from viz_app import ui, which_head, words
+from viz_app.drawing.labels import labels
+from viz_app.drawing.look import look
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.stamp import caption, facts, of_model
+from viz_app.session import url_state
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.focus import chosen_focus
+from viz_app.session.parameters import Whole
+from viz_app.views.positions import charts as figures
+from viz_app.views.positions import claims as claims
+from viz_app.views.positions import files as files
+from viz_app.views.positions import order_text as say
+from viz_app.views.positions import shuffle as draw_shuffle
+
+TOKEN = Whole("positions-token", 0)
+
+
+def added(shown: CurrentRun) -> None:
+    """(x + p)·W beside [x; p]·[W; W], with the model's embeddings, positions and its first W_Q."""
+    trace, config = shown.trace, shown.scope.config
+    model = shown.scope.model
+    first = f"{model.stack}.layers.0.self_attn"
+    if model.is_recurrent or first not in trace.attention:
+        ui.written(trace, shown.terms, shown.stale)
+        st.markdown(_why_not_added(model))
+        return
+    tokens = [label.text for label in labels(trace.streams[model.fields[0].stream])]
+    site, written = trace.attention[first], st.container()
+    head = min(chosen_focus(trace)[1].head, site.n_heads - 1)
+    with which_head.row():
+        which_head.which_head({site.kind: [site]}, site, head)
+        token = st.selectbox(
+            "Token", range(len(tokens)), format_func=draw_shuffle.numbered(tokens).__getitem__, width=320,
+            **url_state.bound(TOKEN, min(url_state.get(TOKEN), len(tokens) - 1)),
+        )
+    with written:
+        ui.written(trace, shown.terms, shown.stale)
+    x, p = _vectors(shown)
+    weight, bias = site.projections["W_Q"]
+    both = add_or_concatenate(x, p, weight.T)
+    colours = look(st.context.theme.type)
+    sums = {"token x": x, f"position p({token})": p, "x + p": x + p, "[x; p]·[I; I]": both.folded}
+    own = slice(head * site.d_head, (head + 1) * site.d_head)        # the columns of W_Q that make this head's queries
+    products = {"(x + p)·W": both.added[:, own], "[x; p]·[W; W]": both.concatenated[:, own]}
+    file, note = file_name(shown.trace, "added"), caption(of_model(trace, model.fields[0].name))
+    left, right = st.columns(2, gap="medium")
+    for column, rows, key, title, axis in (
+        (left, sums, "sum", f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum", "dimension"),
+        (right, products, "product", say.through(config, words.place(site, head)), "dimension of the query"),
+    ):
+        figure = figures.strips({name: values[token] for name, values in rows.items()}, colours, title, axis, note)
+        column.plotly_chart(ui.presented(figure), theme=None, key=f"positions-{key}", config=ui.camera(f"{file}.{key}"))
+    left, right = st.columns(2, gap="medium")
+    with left, st.container(key="explanation"):
+        st.markdown(say.adding(x, p, config.positions))
+        with st.container(horizontal=True, gap="small", key="downloads"):
+            numbers = {"x": x, "p": p, "W": weight.T, "added": both.added, "concatenated": both.concatenated}
+            about = partial(facts, shown.trace)
+            ui.download("x, p, W and both products, npz", lambda: files.tensors_npz(numbers), f"{file}.npz", about=about)
+    with right:
+        checks = claims.adding(both, x + p)
+        if config.positions != "none" and model.first_reads_sum:
+            checks.append(claims.queries(both, bias, site.q[0]))
+        ui.checks_panel(ui.checked(checks), words.trained(shown.scope.training))
+
+
+def _why_not_added(model: Model) -> str:
+    if model.is_recurrent:
+        return say.NOT_ADDED
+    return say.RELATIVE_ONLY if model.relative_positions else say.NOT_ATTENDED
+
+
+def _vectors(shown: CurrentRun) -> tuple[Tensor, Tensor]:
+    """The embeddings and positions of what was asked, as the model adds them; a model without positions lends the paper's."""
+    stack = shown.scope.model.stack
+    x, p = (shown.trace.activations[f"{stack}.{name}"].value[0] for name in ("embedding", "position"))
+    return x, p if shown.scope.config.positions != "none" else sinusoidal(*x.shape)

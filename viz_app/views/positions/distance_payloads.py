@@ -1,0 +1,144 @@
+"""What the section Score by distance shows of a run: the scores of one head by distance; of one query and one key, what turning
+alone makes of their score; what both are, and the checks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from torch import Tensor
+
+from models.analysis.checks import Check, check_used
+from models.analysis.scores_by_distance import Carried, ScoresByDistance, carried, scores_by_distance
+from models.trace import AttentionSite
+from viz_app import words
+from viz_app.drawing import notes
+from viz_app.drawing.labels import Label, labels
+from viz_app.drawing.payload import pack
+from viz_app.drawing.provenance import file_name
+from viz_app.drawing.sites import by_kind
+from viz_app.drawing.stamp import Facts, facts, saving
+from viz_app.session.current_run import CurrentRun
+from viz_app.session.live import Pictures
+from viz_app.views.inside.cell import Cell, token_choice
+from viz_app.views.positions import rotation_claims as claims
+from viz_app.views.positions import rotation_text as say
+
+AXES = ("distance: position of the query − position of the key", "score q·k/√d, before the mask")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The attention and its head; the places of a query, None for the last token, and of a key."""
+
+    site: str
+    head: int
+    query: int | None = None
+    key: int = 0
+
+
+@dataclass(frozen=True)
+class Distances:
+    """One run's scores by distance."""
+
+    run: CurrentRun
+    choices: Choices
+
+    @cached_property
+    def site(self) -> AttentionSite:
+        return self.run.trace.attention[self.choices.site]
+
+    @cached_property
+    def tokens(self) -> list[Label]:
+        return labels(self.run.trace.streams[self.site.query_stream])
+
+    @cached_property
+    def places(self) -> tuple[int, int]:
+        """Of the query, and of a key that does not stand behind it."""
+        last = len(self.tokens) - 1
+        query = last if self.choices.query is None else min(self.choices.query, last)
+        return query, min(self.choices.key, query)
+
+    @cached_property
+    def found(self) -> ScoresByDistance:
+        return scores_by_distance(self.site, self.choices.head, back_only=self.run.scope.model.continues)
+
+    @cached_property
+    def alone(self) -> Carried | None:
+        """None of a model that turns nothing."""
+        turns = self.run.scope.model.rotation(max(2, len(self.tokens)))
+        return None if turns is None else carried(self.site, turns, self.choices.head, *self.places)
+
+    @property
+    def file(self) -> str:
+        return file_name(self.run.trace, "score-by-distance", self.site.name, f"head{self.choices.head + 1}")
+
+    @property
+    def about(self) -> Facts:
+        return facts(self.run.trace)
+
+
+def sites_by_kind(run: CurrentRun) -> dict[str, list[AttentionSite]]:
+    """The attentions whose tokens read each other, and whose queries and keys are known."""
+    kinds = ((kind, sites, sites[0]) for kind, sites in by_kind(run.trace))
+    return {kind: sites for kind, sites, one in kinds if one.query_stream == one.key_stream and one.has_causes}
+
+
+def payloads(run: CurrentRun, choices: Choices) -> Pictures:
+    """All that the section's components show of a run."""
+    shown = Distances(run, choices)
+    found, alone, (query, key) = shown.found, shown.alone, shown.places
+    scores = None if alone is None else alone.scores()[: len(shown.tokens)]
+    domain, where = domain_of(found, scores), words.place(shown.site, choices.head)
+    drawn: Pictures = {
+        "positions-distance": every_pair(found, f"{where}: score by distance", domain, shown.file, shown.about),
+        "positions-explained": notes.rows("explained", *say.distances(found, alone is not None)),
+        "checks": notes.checked(checks(shown)),
+    }
+    if alone is None:
+        return drawn
+    names = [f"{place} {shown.tokens[place].text}" for place in (query, key)]
+    return drawn | {
+        "choice": token_choice(run.trace, Cell(shown.site, choices.head, query, key), run.terms, query + 1),
+        "positions-carried": only_turned(scores, query - key, names, domain, f"{shown.file}.turned", shown.about),
+    }
+
+
+def checks(shown: Distances) -> list[Check]:
+    """That the head's weights are what the model used, and what turning claims."""
+    used, (query, key) = [check_used(shown.site)], shown.places
+    if shown.alone is None:
+        return used
+    return used + claims.carried(shown.alone, shown.site, shown.choices.head, query - key)
+
+
+def every_pair(found: ScoresByDistance, title: str, domain: tuple[float, float], file: str, about: Facts) -> bytes:
+    """The payload of the component `by_distance`: the mean score at each distance, from the least to the largest."""
+    arrays = {"value": found.mean, "least": found.least, "largest": found.largest}
+    numbers = {name: scores.numpy() for name, scores in arrays.items()}
+    counts = {name: getattr(found, of).numpy().astype(np.int32) for name, of in (("distance", "distance"), ("pairs", "pairs"))}
+    return _pack(title, domain, file, about, **counts, **numbers)
+
+
+def only_turned(
+    scores: Tensor, distance: int, names: Sequence[str], domain: tuple[float, float], file: str, about: Facts
+) -> bytes:
+    """The same of the score of one query and one key carried to each distance; where they stand in the text is marked."""
+    query, key = names
+    places = np.arange(len(scores), dtype=np.int32)
+    return _pack(
+        f"{query} asks {key}: their score, only turned", domain, file, about, marked=distance, distance=places, value=scores.numpy()
+    )
+
+
+def _pack(
+    title: str, domain: tuple[float, float], file: str, about: Facts, marked: int | None = None, **arrays: np.ndarray
+) -> bytes:
+    header = {"title": title, "axes": AXES, "domain": domain, "marked": marked, **saving(file, about)}
+    return pack(header, **arrays)
+
+
+def domain_of(found: ScoresByDistance, alone: Tensor | None) -> tuple[float, float]:
+    """One scale for both, 0 on it."""
+    values = [found.least, found.largest, *([] if alone is None else [alone])]
+    return min(0.0, *(float(v.min()) for v in values)), max(1e-9, *(float(v.max()) for v in values))
