@@ -3,6 +3,7 @@
 import csv
 import io
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from models.analysis.masked_comparison import MaskedRun, run_masked
 from models.architectures.seq2seq import ALIGNMENT
 from models.architectures.transformer import Transformer
 from models.layers.masks import DRAWN, LOOK_AHEAD, PADDING, Mask, MaskLayer
+from models.trace import AttentionSite
 from models.trace.edits import READY_MADE, Edits, MaskChange
 from viz_app import words
 from viz_app.drawing.labels import Label
@@ -142,6 +144,20 @@ def test_a_long_text_is_pooled_and_open_where_any_cell_is(monkeypatch: pytest.Mo
     look_ahead = block["pictures"][1]
     assert (look_ahead["blocked"], look_ahead["cells"]) == (5, 16)       # of the whole mask, one cell being allowed by hand
     assert arrays["strip"][look_ahead["offset"] :][:4].tolist() == [1, 1, 1, 1]
+
+
+def test_a_run_differs_from_itself_by_nothing(view: MaskView, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though its weights are worked out anew at every reading, and their last digit depends on where they lie in memory."""
+    exact = AttentionSite.weights
+
+    def nearly(site: AttentionSite, *args: Any, **how: Any) -> torch.Tensor:
+        weights = exact(site, *args, **how)
+        return weights + 1e-7 * torch.rand_like(weights)
+
+    monkeypatch.setattr(AttentionSite, "weights", nearly)
+    same = replace(view, after=view.before, changes=Edits())
+    assert not unpack(painter.masks(same))[1]["difference"].any()
+    assert unpack(painter.masks(view))[1]["difference"].any()
 
 
 @pytest.mark.parametrize(("largest", "scale"), [(0.0, 0.1), (0.09, 0.1), (0.11, 0.25), (0.26, 0.5), (0.9, 1.0)])
