@@ -1,4 +1,5 @@
-"""All benchmarks that need no browser, as one table. Those of the app need one: repaint, overview, opening, clients."""
+"""All benchmarks of one thread, as one table. Run alone: those of the app, which need a browser (repaint, overview, opening,
+clients), and hub, for which all cores work."""
 
 from tests.benchmarks import decoding, marian, notebook, recording, recurrent, training, transformers_training, two_streams
 from tests.benchmarks.side_by_side import print_table

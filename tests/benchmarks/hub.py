@@ -1,13 +1,13 @@
-"""What recording costs a model of Hugging Face: a GPT-2 of the smallest released size over 1,024 tokens, without recording, with
-it, and as the library hands out its own maps (eager, output_attentions). All three side by side in one process.
+"""What recording costs a model of Hugging Face: a GPT-2 of the smallest released size over 1,024 tokens, recorded, beside the same
+pass unrecorded and beside the library's own maps (eager, output_attentions); and what each of them keeps.
 
-On two CPU cores recording is not what stands between the run and 0.6: the plain pass through the fused kernel takes 0.58 to 0.71 of
-the eager one by itself. Both multiply the same matrices, 174 GFLOP in the layers and 79 for the logits of 50,257 words at each
-place, which the page Task shows; the kernel saves half of 39 GFLOP in attention, and the way of 144 maps through the memory."""
+All cores work, and the clock is the one on the wall: a thread that waits for another takes processor time, too. On a busy machine
+these figures mean nothing."""
 
 import copy
-import time
-from collections.abc import Callable
+from functools import partial
+from statistics import median
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -17,30 +17,31 @@ from models.hub.config import HubConfig
 from models.hub.families import anatomies
 from models.hub.writers import CausalLM
 from models.trace import Recording, record
+from tests.benchmarks.side_by_side import Result, in_turns, over, print_table
 
-N, ROUNDS = 1024, 3
+N = 1024
 
 
-def measure() -> dict[str, float]:
-    """Seconds of processor time of each way, the least of some rounds, and bytes that each keeps."""
+@torch.no_grad()
+def measure(rounds: int = 12) -> list[Result]:
+    """Time, recorded over each of the others, and memory."""
     config = transformers.GPT2Config()
     module = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="sdpa").eval()
     eager = transformers.GPT2LMHeadModel._from_config(copy.deepcopy(config), attn_implementation="eager").eval()
     ids = torch.randint(config.vocab_size, (1, N))
-    with torch.no_grad():
-        module(ids, use_cache=False)
-        plain = [_timed(lambda: module(ids, use_cache=False))[0]]
-        sizes = HubConfig("GPT2LMHeadModel", config.vocab_size, 768, 12, 12, N, 12, "float32", config.vocab_size)
-        model, recorded, given = CausalLM(module, sizes), [], []
-        model.lay_open(anatomies("gpt2", module)[0])
-        for _ in range(ROUNDS):
-            recorded.append(_timed(lambda: _recorded(model, ids)))
-            given.append(_timed(lambda: eager(ids, output_attentions=True, use_cache=False).attentions))
-            plain.append(_timed(lambda: module(ids, use_cache=False))[0])
-    return {
-        "plain s": min(plain), "recorded s": min(s for s, _ in recorded), "output_attentions s": min(s for s, _ in given),
-        "recorded bytes": _bytes(_tensors(recorded[-1][1]), module), "output_attentions bytes": _bytes(given[-1][1], module),
-    }
+    sizes = HubConfig("GPT2LMHeadModel", config.vocab_size, 768, 12, 12, N, 12, "float32", config.vocab_size)
+    model = CausalLM(module, sizes)
+    model.lay_open(anatomies("gpt2", module)[0])
+    recorded, maps = partial(_recorded, model, ids), partial(_maps, eager, ids)
+    results = []
+    plain = partial(module, ids, use_cache=False)
+    for what, other, aim in (("not recording", plain, "≤ 1.05"), ("maps handed out (eager, output_attentions)", maps, "≤ 0.6")):
+        ours, theirs = in_turns(recorded, other, rounds, perf_counter)
+        detail = f"{median(ours):.2f} s against {median(theirs):.2f}"
+        results.append(Result(f"recording over {what}: time of a forward", over(ours, theirs), aim, detail))
+    kept, handed_out = _bytes(_tensors(recorded()), module), _bytes(maps(), module)
+    detail = f"{kept / 1e6:.0f} MB against {handed_out / 1e6:.0f} MB"
+    return [*results, Result("trace over maps handed out: memory", (kept / handed_out,), "≤ 0.2", detail)]
 
 
 def _recorded(model: CausalLM, ids: torch.Tensor) -> Recording:
@@ -49,10 +50,8 @@ def _recorded(model: CausalLM, ids: torch.Tensor) -> Recording:
     return recording
 
 
-def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    start = time.process_time()
-    made = work()
-    return time.process_time() - start, made
+def _maps(module: torch.nn.Module, ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return module(ids, output_attentions=True, use_cache=False).attentions
 
 
 def _tensors(recording: Recording) -> list[torch.Tensor]:
@@ -70,14 +69,5 @@ def _bytes(tensors: Any, module: torch.nn.Module) -> int:
     return sum(size for place, size in found.items() if place not in own)
 
 
-def main() -> None:
-    found = measure()
-    for name, value in found.items():
-        print(f"{name:26} {value:,.3f}" if name.endswith(" s") else f"{name:26} {value / 2**20:,.0f} MB")
-    print(f"recorded / plain           {found['recorded s'] / found['plain s']:.3f}   (at most 1.05)")
-    print(f"recorded / handed out      {found['recorded s'] / found['output_attentions s']:.3f}   (at most 0.6)")
-    print(f"kept / handed out          {found['recorded bytes'] / found['output_attentions bytes']:.3f}   (at most 0.2)")
-
-
 if __name__ == "__main__":
-    main()
+    print_table(measure())
