@@ -154,7 +154,9 @@ class Reversal:
         return {"words": len(self.words())}
 
 
-def reversal_trainer(folder: Path, task: Reversal | None = None, config: Config | None = None, **changes: Any) -> Trainer:
+def reversal_trainer(
+    folder: Path, task: Reversal | None = None, config: Config | None = None, device: str = "cpu", **changes: Any
+) -> Trainer:
     """A run of the small task, in `folder`; `changes` go to the Transformer's sizes or to the recipe."""
     task = task or Reversal()
     sizes = {
@@ -167,4 +169,4 @@ def reversal_trainer(folder: Path, task: Reversal | None = None, config: Config 
     for name, value in changes.items():
         (sizes if name in sizes or name in ("norm", "positions") else recipe)[name] = value
     config = config or TransformerConfig(task.tokenizer.vocab_size, **sizes)
-    return Trainer(task, config, Recipe(**recipe), folder, torch.device("cpu"), "made by the tests")
+    return Trainer(task, config, Recipe(**recipe), folder, torch.device(device), "made by the tests")

@@ -1,0 +1,177 @@
+"""What runs on a GPU against what runs on the CPU. README's command leaves this folder out; here every test needs CUDA and fails
+without it."""
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hub_models import BY_NAME, NAMES, WRITERS
+from small import reversal_trainer
+from small_runs import state
+from torch import Tensor, nn
+
+import models
+from models import Scope
+from models.analysis.checks import check_site
+from models.decoding import runs
+from models.opening import shipped
+from models.trace import Trace
+from models.trace.edits import Edits, MaskChange
+from models.trace.outputs import NextToken
+
+IDS = "5 6 7 8 9 10 11 12 14 16 18"
+WEIGHTS, LOGITS = 2e-5, 2e-3        # of float32, whose sums two devices take in another order
+CHECKPOINTS = shipped()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cuda() -> None:
+    assert torch.cuda.is_available(), "these tests compare a GPU with the CPU: there is no CUDA here"
+
+
+@pytest.fixture(scope="module", params=CHECKPOINTS)
+def both(request: pytest.FixtureRequest) -> tuple[Scope, Scope]:
+    """A shipped checkpoint on the CPU and on the GPU."""
+    return models.load(request.param, device="cpu"), models.load(request.param, device="cuda")
+
+
+def example(scope: Scope) -> tuple[str, ...]:
+    """Texts that the model was trained for."""
+    first = (scope.examples or ["March 5, 2021" if scope.task == "dates" else "She is reading a book."])[0]
+    return tuple(first) if isinstance(first, list) else (first,)
+
+
+def compare(cpu: Trace, gpu: Trace) -> None:
+    """The same tokens, the same weights in every head, the same logits; every check passes."""
+    assert {name: e.ids for name, e in cpu.streams.items()} == {name: e.ids for name, e in gpu.streams.items()}
+    assert cpu.attention.keys() == gpu.attention.keys()
+    for name, site in gpu.attention.items():
+        torch.testing.assert_close(site.weights().cpu(), cpu.attention[name].weights(), atol=WEIGHTS, rtol=1e-3)
+        assert site.allowed().cpu().equal(cpu.attention[name].allowed()), name
+        assert [check for check in check_site(site) if not check.passed] == [], name
+    assert cpu.activations.keys() == gpu.activations.keys()
+    for name, activation in gpu.activations.items():
+        torch.testing.assert_close(activation.value.cpu(), cpu.activations[name].value, atol=LOGITS, rtol=1e-3, msg=name)
+    assert cpu.outputs.keys() == gpu.outputs.keys()
+    for name, output in gpu.outputs.items():
+        if isinstance(output, NextToken):
+            torch.testing.assert_close(output.logits.cpu(), cpu.outputs[name].logits, atol=LOGITS, rtol=1e-3)
+
+
+def test_a_run_is_the_same(both: tuple[Scope, Scope]) -> None:
+    cpu, gpu = both
+    compare(cpu.run(*example(cpu)), gpu.run(*example(gpu)))
+    assert cpu.fingerprint == gpu.fingerprint
+
+
+def test_a_changed_mask_is_the_same(both: tuple[Scope, Scope]) -> None:
+    if not both[0].model.kinds or not both[0].model.masks_can_change:
+        pytest.skip("this model has no attention whose mask could change")
+    edits = Edits.of_kinds(**{both[0].model.kinds[0].name: MaskChange(forbidden=((2, 1), (3, 0)))})
+    compare(*(scope.run(*example(scope), edits=edits) for scope in both))
+
+
+@pytest.mark.parametrize("method", [runs.Method(max_new=17), runs.Method("beam", width=3, max_new=17)], ids=lambda m: m.how)
+def test_what_is_written_is_the_same(both: tuple[Scope, Scope], method: runs.Method) -> None:
+    if not both[0].model.can_write:
+        pytest.skip("this model does not write")
+    ours, theirs = (runs.autoregressive(scope.model, scope.given_ids(example(scope)[0]), method) for scope in both)
+    assert ours.run.taken == theirs.run.taken
+    torch.testing.assert_close(theirs.run.log_probs.cpu(), ours.run.log_probs, atol=LOGITS, rtol=1e-3)
+    for name, rows in theirs.run.rows.items():
+        torch.testing.assert_close(theirs.run.weights(name).cpu(), ours.run.weights(name), atol=WEIGHTS, rtol=1e-3)
+        assert rows.weights(0).shape == ours.run.rows[name].weights(0).shape
+
+
+def test_what_is_drawn_by_lot_keeps_to_its_seed() -> None:
+    scope = models.load("dates", device="cuda")
+    method = runs.Method("sample", seed=7, temperature=2.0, max_new=9)
+    first, again, other = (
+        runs.autoregressive(scope.model, scope.given_ids("March 5, 2021"), m).run.taken
+        for m in (method, method, replace(method, seed=8))
+    )
+    assert first == again != other
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("hub")
+    for name in NAMES:
+        BY_NAME[name].save(root / name)
+    return root
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_of_hugging_face_is_the_same(folders: Path, name: str) -> None:
+    cpu, gpu = (models.load(folders / name, device=device) for device in ("cpu", "cuda"))
+    needed = [field for field in cpu.model.text_fields if not field.optional]
+    texts = [IDS, "21 23 29"][: max(len(needed), len(cpu.model.streams))]
+    compare(cpu.run(*texts), gpu.run(*texts))
+    asked = gpu.run(*texts).streams
+    with torch.no_grad():
+        plain = gpu.model(*gpu.model.inputs([asked]))
+        with models.record() as recording:
+            recorded = gpu.model(*gpu.model.inputs([asked]))
+    assert recording.attention
+    pairs = [(plain, recorded)] if isinstance(plain, Tensor) else [(plain[key], recorded[key]) for key in plain]
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_greedy_text_is_what_generate_writes(folders: Path, name: str, dtype: str) -> None:
+    scope = models.load(folders / name, device="cuda", dtype=dtype)
+    given = scope.given_ids(IDS)
+    written = runs.autoregressive(scope.model, given, runs.Method(max_new=13)).run
+    with torch.no_grad():
+        row = scope.model.module.generate(
+            torch.tensor([given], device="cuda"), do_sample=False, num_beams=1, max_new_tokens=13,
+            pad_token_id=scope.config.fill_id,
+        )[0].tolist()
+    assert list(written.taken) == row[len(given) if scope.model.writes == "text" else 1 :][:13]
+    for site in scope.run(IDS, "21 23 29").attention.values():
+        assert [check for check in check_site(site) if not check.passed] == [], site.name
+
+
+def test_a_module_of_ones_own_stays_where_it_is() -> None:
+    layer = nn.TransformerEncoderLayer(22, 2, 31, batch_first=True)
+    net = nn.Sequential(nn.Embedding(128, 22), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)).eval()
+    cpu, gpu = (models.watch(copy.deepcopy(net).to(device), encode=lambda text: list(text.encode("ascii")))
+                for device in ("cpu", "cuda"))
+    compare(cpu.run("a small dog"), gpu.run("a small dog"))
+
+
+def test_threads_do_not_mix(folders: Path) -> None:
+    scopes = [models.load(folders / name, device="cuda") for name in ("GPT2LMHeadModel", "LlamaForCausalLM")]
+    texts = [" ".join(IDS.split()[:n]) for n in (3, 5, 7, 11)]
+    asked = [(scope, text) for scope in scopes for text in texts] * 8
+
+    def weights(pair: tuple[Scope, str]) -> Tensor:
+        return torch.cat([site.weights().flatten() for site in pair[0].run(pair[1]).attention.values()])
+
+    alone = [weights(pair) for pair in asked[:8]]
+    with ThreadPoolExecutor(32) as pool:
+        for i, found in enumerate(pool.map(weights, asked)):
+            torch.testing.assert_close(found, alone[i % 8], atol=1e-6, rtol=0)
+
+
+def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """A run in two parts is the run in one, as far as sums on a GPU repeat themselves, and what it saved opens on both devices."""
+    settings = {"steps": 60, "warmup": 10, "save_every": 10, "device": "cuda", "dropout": 0.1}
+    whole = [r.loss for r in reversal_trainer(tmp_path / "whole", **settings).train()]
+    assert sum(whole[-10:]) < 0.9 * sum(whole[:10])
+    losses = []
+    for record in reversal_trainer(tmp_path / "parts", **settings).train():
+        losses.append(record.loss)
+        if record.step == 30:
+            break
+    second = reversal_trainer(tmp_path / "parts", **settings)
+    assert second.resume() == 30
+    losses += [r.loss for r in second.train()]
+    assert losses == pytest.approx(whole, rel=0.02)
+    assert state(tmp_path / "whole").keys() == state(tmp_path / "parts").keys()
+    cpu, gpu = (models.load(tmp_path / "parts", device=device) for device in ("cpu", "cuda"))
+    compare(cpu.run("abc"), gpu.run("abc"))
