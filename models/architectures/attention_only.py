@@ -126,7 +126,8 @@ class AttentionOnly(EncoderDecoder):
         c = _added(x, self.decoder.cross_attn(x, memory, masks["cross"], cache), self.decoder.cross)
         if self.config.residual:
             tap(_place(self.decoder.cross_attn), "resid_post", c, "target", "d_model", ADD_NORM)
-        return self._logits(c, f"{'LayerNorm(X + ' * self.config.residual}Attn(X, X'){')' * self.config.residual} · embeddingᵀ")
+        formula = f"{'LayerNorm(X + ' * self.config.residual}Attn(X, X'){')' * self.config.residual} · embeddingᵀ"
+        return self._logits(c, formula, cache)
 
 
 def _add_norm(config: AttentionOnlyConfig) -> dict[str, nn.Module]:

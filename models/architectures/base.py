@@ -16,6 +16,7 @@ from models.layers.masks import Masks, SiteKind
 from models.layers.positions import Positions
 from models.layers.rotation import Rotation
 from models.layers.sublayers import Sublayer
+from models.layers.weight_layouts import in_columns, kept
 from models.tokenizers.base import Encoding, Tokenizer
 from models.trace import tap
 from models.trace.outputs import NextToken, Output, first_choices
@@ -230,10 +231,18 @@ class Architecture(nn.Module):
             raise ValueError(f"{output!r} is not read from the stream {self.writes!r}")
         return F.linear(self.last_norm(x), self.embedding.weight)
 
-    def _logits(self, x: Float[Tensor, "batch m d_model"], formula: str) -> Float[Tensor, "batch m vocab"]:
+    def _logits(
+        self, x: Float[Tensor, "batch m d_model"], formula: str, cache: Cache | None = None
+    ) -> Float[Tensor, "batch m vocab"]:
         """What the last layer made, times the embedding matrix; `formula` says so in symbols."""
-        logits = F.linear(x, self.embedding.weight)
+        matrix = self.embedding.weight
+        if cache is not None and x.device.type == "cpu" and x.shape[:2].numel() == 1:
+            (matrix,) = cache.of_weights("embedding", self._embedding_in_columns)
+        logits = F.linear(x, matrix)
         tap("", "logits", logits, self.writes, "vocab", formula)
         return logits
+
+    def _embedding_in_columns(self) -> tuple[Tensor]:
+        return kept("in columns", [self.embedding.weight], lambda: (in_columns(self.embedding.weight),))
 
 

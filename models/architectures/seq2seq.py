@@ -214,4 +214,4 @@ class Seq2Seq(EncoderDecoder):
         """Logits after each position of `target`, whose first token stands at position `start` (>0 with a cache)."""
         y = self._embed_scaled(target, "target", start)
         readout = self.decoder(y, memory, self.encoder.last_state(memory), masks.get("cross", Mask()), cache)
-        return self._logits(readout, "readout · embeddingᵀ")
+        return self._logits(readout, "readout · embeddingᵀ", cache)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from models.layers.cache import Cache
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import LearnedSimilarity
+from models.layers.weight_layouts import in_columns, kept
 from models.trace import current
 from models.trace.deferred import Product
 from models.trace.edits import edited
@@ -69,14 +70,15 @@ class MultiHeadAttention(nn.Module):
             if self.path not in cache:
                 cache.put(self.path, self._split(self.W_K(memory)), self._split(self.W_V(memory)))
             return self._split(self.W_Q(x)), *cache.get(self.path)
-        together = F.linear(x, *cache.of_weights(self.path, self._side_by_side))       # a step of one token is all overhead
-        q, k, v = together.view(*x.shape[:2], 3, self.n_heads, self.d_head).permute(2, 0, 3, 1, 4)
+        together = F.linear(x, *cache.of_weights(self.path, self._side_by_side))     # a step of one token is all overhead
+        q, k, v = together.view(*x.shape[:2], 3, self.n_heads, self.d_head).permute(2, 0, 3, 1, 4).unbind()
         return q, *cache.append(self.path, k, v)
 
     def _side_by_side(self) -> tuple[Tensor, Tensor]:
         """W_Q, W_K and W_V as one matrix, with its bias."""
         layers = (self.W_Q, self.W_K, self.W_V)
-        return torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
+        weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
+        return kept("side by side", (*weights, *biases), lambda: (in_columns(torch.cat(weights)), torch.cat(biases)))
 
     def _split(self, x: Tensor) -> Tensor:
         batch, n, _ = x.shape

@@ -1,6 +1,8 @@
 """The readable attention against torch's fused kernel, arithmetic by hand, and numerical gradients."""
 
+import gc
 import math
+import weakref
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from models.layers.attention import MultiHeadAttention
 from models.layers.cache import Cache
 from models.layers.masks import Mask, MaskLayer
 from models.layers.similarity import masked_softmax, scaled_dot
+from models.layers.weight_layouts import in_columns, kept
 from models.trace import record
 
 SHAPE = (BATCH, N_HEADS, N_TARGET, D_HEAD)
@@ -134,6 +137,37 @@ def test_what_a_run_works_out_of_the_weights_is_made_once_and_not_reordered():
         assert torch.equal(made[0], torch.arange(5))
         cache.reorder(torch.tensor([1, 0]))
     assert calls == [1]
+
+
+def test_what_is_worked_out_of_weights_stands_until_they_change_and_goes_with_them():
+    layer, calls = torch.nn.Linear(5, 3), []
+
+    def twice():
+        return kept("twice", [layer.weight, layer.bias], lambda: calls.append(1) or (2 * layer.weight, 2 * layer.bias))
+
+    weight = twice()[0]
+    assert twice()[0] is weight
+    assert not weight.requires_grad
+    assert kept("thrice", [layer.weight], lambda: (3 * layer.weight,))[0].equal(3 * layer.weight)
+    for change in (lambda: layer.bias.zero_(), lambda: layer.load_state_dict(torch.nn.Linear(5, 3).state_dict())):
+        with torch.no_grad():
+            change()
+        assert twice()[0].equal(2 * layer.weight)
+        assert twice()[1].equal(2 * layer.bias)
+    layer.double()      # other tensors behind the same parameters
+    assert twice()[0].equal(2 * layer.weight)
+    assert len(calls) == 4
+    made = weakref.ref(twice()[0])
+    del layer
+    gc.collect()
+    assert made() is None
+
+
+def test_in_columns_a_matrix_is_the_same_but_lies_otherwise():
+    matrix = torch.randn(7, 5)
+    laid = in_columns(matrix)
+    assert laid.equal(matrix)
+    assert laid.stride() == (1, 7)
 
 
 def test_side_by_side_in_a_run_q_k_and_v_are_what_each_matrix_gives():

@@ -54,6 +54,23 @@ def test_cached_decoding_is_uncached_decoding(norm):
         assert a.token == b.token
 
 
+def test_a_run_after_the_weights_have_changed_is_of_the_new_weights():
+    """What is worked out of weights outlives a run, but no change: of the embedding, or of a bias of an attention alone."""
+    model, before = random_model(), None
+    attention = model.decoder.layers[1].self_attn
+    for parameter in (None, model.embedding.weight, attention.W_V.bias, attention.W_Q.weight):
+        if parameter is not None:
+            with torch.no_grad():
+                parameter.add_(torch.randn(parameter.shape))
+        cached, plain = (
+            torch.stack([step.log_probs for step in greedy(model, SOURCE, forced=[7, 11, 13], max_new=3, use_cache=use_cache)])
+            for use_cache in (True, False)
+        )
+        torch.testing.assert_close(cached, plain, atol=1e-4, rtol=1e-4)
+        assert before is None or (cached - before).abs().max() > 1e-2
+        before = cached
+
+
 def test_greedy_takes_the_most_probable_token_each_time(tiny):
     steps = list(greedy(tiny, SOURCE, max_new=11))
     prefix = ()

@@ -1,0 +1,28 @@
+"""What decoding works out of weights before it begins, made once for as long as they stay as they are, and not in every run."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+_kept = WeakTensorKeyDictionary()       # the first weight → name → what the weights were like, and what was made of them
+
+
+def kept(name: str, weights: Sequence[Tensor], make: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """What `make` gives, made at the first call and again after one of these weights was changed or moved. It goes when the first
+    of them does."""
+    state = tuple((w.data_ptr(), w.device, 0 if w.is_inference() else w._version) for w in weights)
+    made: dict[str, Any] = _kept.setdefault(weights[0], {})
+    if name not in made or made[name][0] != state:
+        with torch.inference_mode(False), torch.no_grad():      # what is made may be read anywhere
+            made[name] = (state, make())
+    return made[name][1]
+
+
+def in_columns(weight: Float[Tensor, "a b"]) -> Float[Tensor, "a b"]:
+    """The same matrix, column after column in memory: a product with one row then reads it from front to back, which takes a CPU
+    half as long when the matrix is tall."""
+    return weight.t().contiguous().t()
