@@ -32,9 +32,9 @@ class GivenTerm(ScoreTerm):
         rows = values if values.shape[1] == 1 else values[:, queries - (n_key - values.shape[1])]
         return rows if head is None else rows[min(head, len(rows) - 1)]
 
-    def moved(self, still: Callable[[Tensor, Axis], Tensor], numbers: Callable[[Tensor], Tensor]) -> GivenTerm:
-        values = self.values if self.values.shape[2] == 1 else still(self.values, 2)
-        return replace(self, values=numbers(values))
+    def map_tensors(self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]) -> GivenTerm:
+        values = self.values if self.values.shape[2] == 1 else per_token(self.values, 2)
+        return replace(self, values=shared(values))
 
 
 @dataclass(frozen=True)

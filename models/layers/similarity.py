@@ -108,9 +108,9 @@ class Similarity:
     def _kind(self) -> Kind:
         return SIMILARITIES.get(self.name) or Kind(times, "s·q·k")
 
-    def moved(self, still: Callable[[Tensor], Tensor]) -> "Similarity":
-        """With its numbers after `still`."""
-        return replace(self, learned={name: still(number) for name, number in self.learned.items()})
+    def map_tensors(self, transform: Callable[[Tensor], Tensor]) -> "Similarity":
+        """With its numbers after `transform`."""
+        return replace(self, learned={name: transform(number) for name, number in self.learned.items()})
 
 
 def of_scale(scale: float | None, d_head: int) -> Similarity:

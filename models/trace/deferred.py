@@ -60,10 +60,10 @@ class Product:
         own = slice(head * d_head, (head + 1) * d_head)
         return F.linear(self.x[batch], self.weight[own], None if self.bias is None else self.bias[own])
 
-    def moved(self, still: Callable[[Tensor], Tensor]) -> Product:
-        """Its cause after `still`, its weights on the same device in the same type."""
+    def map_tensors(self, transform: Callable[[Tensor], Tensor]) -> Product:
+        """Its cause after `transform`, its weights on the same device in the same type."""
         self._check()
-        x = self.x.moved(still) if isinstance(self.x, Product) else still(self.x)
+        x = self.x.map_tensors(transform) if isinstance(self.x, Product) else transform(self.x)
         if x is self.x:
             return self
         like = x.weight if isinstance(x, Product) else x
@@ -85,9 +85,9 @@ class Gated(Product):
         """The whole of it."""
         return super().read() * self.other.read()
 
-    def moved(self, still: Callable[[Tensor], Tensor]) -> Gated:
-        """Its cause after `still`, with both weights."""
-        return replace(super().moved(still), other=self.other.moved(still))
+    def map_tensors(self, transform: Callable[[Tensor], Tensor]) -> Gated:
+        """Its cause after `transform`, with both weights."""
+        return replace(super().map_tensors(transform), other=self.other.map_tensors(transform))
 
 
 def _version(weight: Tensor) -> int:

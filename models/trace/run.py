@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from models.layers.masks import Mask
 from models.trace.activation import Activation
 from models.trace.deferred import Product
 from models.trace.edits import Edits
@@ -62,21 +63,59 @@ def in_float32(site: AttentionSite) -> AttentionSite:
     """A site of a run that is under way, as it is shown: its numbers in float32, whatever the model ran in; where they are and all
     their rows stay."""
 
-    def still(t: Tensor | Product) -> Tensor | Product:
-        return t.moved(still) if isinstance(t, Product) else t.float()
+    def convert(t: Tensor | Product) -> Tensor | Product:
+        return t.map_tensors(convert) if isinstance(t, Product) else t.float()
 
-    def numbers(t: Tensor | None) -> Tensor | None:
+    def shared(t: Tensor | None) -> Tensor | None:
         return None if t is None else t.float()
 
     if site.dtype == torch.float32:
         return site
     return replace(
-        site, x=still(site.x), memory=still(site.memory), out=still(site.out), given=numbers(site.given),
-        q=still(site.deferred("q")), k=still(site.deferred("k")), v=still(site.deferred("v")),
-        similarity=site.similarity.moved(numbers),
-        projections={n: tuple(map(numbers, wb)) for n, wb in site.projections.items()},
-        terms=tuple(term.moved(lambda t, axis: still(t), numbers) for term in site.terms),
+        site, x=convert(site.x), memory=convert(site.memory), out=convert(site.out), given=shared(site.given),
+        q=convert(site.deferred("q")), k=convert(site.deferred("k")), v=convert(site.deferred("v")),
+        similarity=site.similarity.map_tensors(shared),
+        projections={n: tuple(map(shared, wb)) for n, wb in site.projections.items()},
+        terms=tuple(term.map_tensors(lambda t, axis: convert(t), shared) for term in site.terms),
     )
+
+
+@dataclass(frozen=True)
+class _BatchRow:
+    """One row of a recorded batch, on the CPU in float32, as long as its tokens in each stream are."""
+
+    index: int
+    tokens: dict[str, tuple[str, ...]]
+
+    def per_token(self, t: Tensor | Product, stream: str, axis: int = 1) -> Tensor | Product:
+        """Of a tensor with the stream's tokens along this axis."""
+        if isinstance(t, Product):
+            return t.map_tensors(lambda x: self.per_token(x, stream))
+        n, row = len(self.tokens[stream]), t if t.shape[0] == 1 else t[self.index : self.index + 1]
+        return (row if row.shape[axis] == n else row.narrow(axis, 0, n)).to("cpu", torch.float32)
+
+    @staticmethod
+    def shared(t: Tensor | None) -> Tensor | None:
+        """Of a tensor that is the same for every row."""
+        return None if t is None else t.to("cpu", torch.float32)
+
+    def mask(self, site: AttentionSite) -> Mask:
+        return site.mask.row(self.index, len(self.tokens[site.query_stream]), len(self.tokens[site.key_stream]))
+
+    def site(self, s: AttentionSite, mask: Mask) -> AttentionSite:
+        query, key, per_token = s.query_stream, s.key_stream, self.per_token
+        return replace(
+            s,
+            x=per_token(s.x, query), memory=per_token(s.memory, key), out=per_token(s.out, query, 2),
+            q=per_token(s.deferred("q"), query, 2), k=per_token(s.deferred("k"), key, 2), v=per_token(s.deferred("v"), key, 2),
+            mask=mask,
+            similarity=s.similarity.map_tensors(self.shared),
+            projections={n: tuple(map(self.shared, wb)) for n, wb in s.projections.items()},
+            terms=tuple(term.map_tensors(lambda t, axis: per_token(t, query, axis), self.shared) for term in s.terms),
+            given=None if s.given is None else per_token(s.given, query, 2)[..., : len(self.tokens[key])],
+            query_tokens=self.tokens[query],
+            key_tokens=self.tokens[key],
+        )
 
 
 def finish(
@@ -86,38 +125,10 @@ def finish(
     batch behind the last of these tokens is cut off.
 
     The batch axis stays, of size 1."""
-    length = {stream: len(names) for stream, names in tokens.items()}
-
-    def still(t: Tensor | Product, stream: str, axis: int = 1) -> Tensor | Product:
-        if isinstance(t, Product):
-            return t.moved(lambda x: still(x, stream))
-        mine = t if t.shape[0] == 1 else t[row : row + 1]
-        mine = mine if mine.shape[axis] == length[stream] else mine.narrow(axis, 0, length[stream])
-        return mine.to("cpu", torch.float32)
-
-    def numbers(t: Tensor | None) -> Tensor | None:
-        return None if t is None else t.to("cpu", torch.float32)
-
-    def site(s: AttentionSite) -> AttentionSite:
-        query, key = s.query_stream, s.key_stream
-        return replace(
-            s,
-            x=still(s.x, query), memory=still(s.memory, key), out=still(s.out, query, 2),
-            q=still(s.deferred("q"), query, 2), k=still(s.deferred("k"), key, 2), v=still(s.deferred("v"), key, 2),
-            mask=mask_rows[id(s.mask)],
-            similarity=s.similarity.moved(numbers),
-            projections={n: tuple(map(numbers, wb)) for n, wb in s.projections.items()},
-            terms=tuple(term.moved(lambda t, axis: still(t, query, axis), numbers) for term in s.terms),
-            given=None if s.given is None else still(s.given, query, 2)[..., : length[key]],
-            query_tokens=tokens[query],
-            key_tokens=tokens[key],
-        )
-
+    batch_row = _BatchRow(row, tokens)
     activations = {
-        name: Activation(name, still(a.deferred, a.axes[1]), a.axes, a.formula, tokens[a.axes[1]])
+        name: Activation(name, batch_row.per_token(a.deferred, a.axes[1]), a.axes, a.formula, tokens[a.axes[1]])
         for name, a in recording.activations.items()
     }
-    mask_rows = {       # layers share theirs
-        id(s.mask): s.mask.row(row, length[s.query_stream], length[s.key_stream]) for s in recording.attention.values()
-    }
-    return activations, {name: site(s) for name, s in recording.attention.items()}
+    masks = {id(s.mask): batch_row.mask(s) for s in recording.attention.values()}      # layers share theirs
+    return activations, {name: batch_row.site(s, masks[id(s.mask)]) for name, s in recording.attention.items()}

@@ -33,8 +33,8 @@ class ScoreTerm:
         """The numbers that add up to this term of one head and query, a row a key: one each where the term is no product."""
         return self.scores(head, torch.tensor([query]), n_key, batch)[0][:, None]
 
-    def moved(self, still: Callable[[Tensor, Axis], Tensor], numbers: Callable[[Tensor], Tensor]) -> ScoreTerm:
-        """What is kept for each token after `still`, along the axis of its tokens; what all rows share after `numbers`."""
+    def map_tensors(self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]) -> ScoreTerm:
+        """What is kept for each token after `per_token`, along the axis of its tokens; what all rows share after `shared`."""
         raise NotImplementedError
 
 
@@ -53,8 +53,8 @@ class DistanceTerm(ScoreTerm):
         column = (_distance(queries, n_key) - self.least).clamp(0, self.table.shape[1] - 1)
         return (self.table if head is None else self.table[head])[..., column]
 
-    def moved(self, still: Callable[[Tensor, Axis], Tensor], numbers: Callable[[Tensor], Tensor]) -> DistanceTerm:
-        return replace(self, table=numbers(self.table))
+    def map_tensors(self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]) -> DistanceTerm:
+        return replace(self, table=shared(self.table))
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class RelativePositionTerm(ScoreTerm):
         column = _distance(queries, n_key) - self.least
         return met.gather(-1, column.expand(*met.shape[:-1], n_key))
 
-    def moved(self, still: Callable[[Tensor, Axis], Tensor], numbers: Callable[[Tensor], Tensor]) -> RelativePositionTerm:
-        return replace(self, q=still(self.q, 2), keys=numbers(self.keys))
+    def map_tensors(self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]) -> RelativePositionTerm:
+        return replace(self, q=per_token(self.q, 2), keys=shared(self.keys))
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class SegmentTerm(ScoreTerm):
         differs = segments[queries, None] != segments[None, :n_key]
         return torch.where(differs, met[..., 1:], met[..., :1])
 
-    def moved(self, still: Callable[[Tensor, Axis], Tensor], numbers: Callable[[Tensor], Tensor]) -> SegmentTerm:
-        return replace(self, q=still(self.q, 2), keys=numbers(self.keys), segments=still(self.segments, 1).long())
+    def map_tensors(self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]) -> SegmentTerm:
+        return replace(self, q=per_token(self.q, 2), keys=shared(self.keys), segments=per_token(self.segments, 1).long())
 
 
 def _distance(queries: Int[Tensor, query], n_key: int) -> Int[Tensor, "query key"]:

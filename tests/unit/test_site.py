@@ -116,7 +116,7 @@ def test_a_projection_without_a_bias_is_multiplied_again():
     assert product.shape == (2, N_HEADS, N_QUERY, D_HEAD)
     torch.testing.assert_close(product.read(), whole)
     torch.testing.assert_close(product.read_head(1, 2), whole[1, 2])
-    torch.testing.assert_close(product.moved(lambda t: t[:1] * 2).read(), 2 * whole[:1])
+    torch.testing.assert_close(product.map_tensors(lambda t: t[:1] * 2).read(), 2 * whole[:1])
     assert Product(x, weight, None).shape == (2, N_QUERY, N_HEADS * D_HEAD)
 
 

@@ -202,10 +202,10 @@ def test_a_product_of_a_product_is_kept_by_the_one_cause(tiny, recording):
     made, inner = (recording.activations[f"decoder.layers.1.ff.{name}"].deferred for name in ("ff_out", "ff_post"))
     assert made.x is inner
     assert made.shape == (*inner.shape[:2], tiny.config.d_model)
-    row = made.moved(lambda x: x[1:, :4].double())
+    row = made.map_tensors(lambda x: x[1:, :4].double())
     assert row.read().dtype == torch.float64
     torch.testing.assert_close(row.read().float(), made.read()[1:, :4])
-    assert made.moved(lambda x: x) is made
+    assert made.map_tensors(lambda x: x) is made
     with torch.no_grad():
         by_module = tiny.decoder.layers[1].ff(recording.activations["decoder.layers.1.resid_mid_cross"].value)
     torch.testing.assert_close(made.read(), by_module)
