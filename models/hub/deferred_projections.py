@@ -31,8 +31,8 @@ def source(origin: Origin | None, t: Tensor, frame: Frame) -> Tensor:
     if origin is not None:
         return origin.x
     batch, n = t.shape[0], t.shape[2]
-    given = next((x for x in frame.given if x.dim() == 3 and x.shape[:2] == (batch, n) and x.is_floating_point()), None)
-    return (t.transpose(1, 2).flatten(2) if given is None else given).detach()
+    model_input = next((x for x in frame.inputs if x.dim() == 3 and x.shape[:2] == (batch, n) and x.is_floating_point()), None)
+    return (t.transpose(1, 2).flatten(2) if model_input is None else model_input).detach()
 
 
 def one_each(t: Tensor, groups: int, n_heads: int) -> Tensor:

@@ -39,7 +39,7 @@ def _site(name: str, kind: SiteKind, number: int, weights: Tensor, forward_pass:
     vectors = [weights.new_empty(batch, n, 0) for n in (n_query, n_key)]
     q, k, v, out = nothing
     return AttentionSite(
-        name, kind, *vectors, q, k, v, out, Mask(known), Similarity(), {}, number=number, dtype=weights.dtype, given=weights
+        name, kind, *vectors, q, k, v, out, Mask(known), Similarity(), {}, number=number, dtype=weights.dtype, given_weights=weights
     )
 
 

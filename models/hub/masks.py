@@ -46,22 +46,23 @@ class Explained:
 
 
 def explained(
-    given: Tensor | None, is_causal: bool, n_query: int, n_key: int, padding: Bool[Tensor, "batch key"] | None, device: torch.device
+    attn_mask: Tensor | None, is_causal: bool, n_query: int, n_key: int, padding: Bool[Tensor, "batch key"] | None,
+    device: torch.device,
 ) -> Explained:
     """A mask as scaled_dot_product_attention takes it (True or 0 = may attend), broadcast to (batch, head, query, key).
 
     `padding` is True at the keys that hold a token, where the caller knows that. Each layer blocks nothing that the mask does not
     block, and together they block all that it does; what has no name is OWN."""
     start = max(0, n_key - n_query)
-    if given is None:
+    if attn_mask is None:
         causal = torch.ones(n_query, n_key, dtype=torch.bool, device=device).tril_()
         return Explained(Mask([MaskLayer(LOOK_AHEAD, causal[None, None])] if is_causal else [], start))
-    given = given.expand(*given.shape[:-1], n_key) if given.dim() > 1 else given.expand(n_query, n_key)
-    given = given.reshape((1,) * (4 - given.dim()) + tuple(given.shape))
-    if given.dtype == torch.bool:
-        return Explained(Mask(layers(given, padding, n_query), start))
-    allowed = given > LOWEST
-    added = given.float().masked_fill(~allowed, 0.0)
+    attn_mask = attn_mask.expand(*attn_mask.shape[:-1], n_key) if attn_mask.dim() > 1 else attn_mask.expand(n_query, n_key)
+    attn_mask = attn_mask.reshape((1,) * (4 - attn_mask.dim()) + tuple(attn_mask.shape))
+    if attn_mask.dtype == torch.bool:
+        return Explained(Mask(layers(attn_mask, padding, n_query), start))
+    allowed = attn_mask > LOWEST
+    added = attn_mask.float().masked_fill(~allowed, 0.0)
     return Explained(Mask(layers(allowed, padding, n_query), start), (_term(added, allowed),) if added.any() else ())
 
 

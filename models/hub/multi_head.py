@@ -38,7 +38,7 @@ def attend(
     weights: list[Tensor | None] = []
 
     def run(mask: Tensor | None, causal: bool) -> Tensor:
-        settings = how if mask is given else how | _as_asked(mask, len(q), n_heads, q.shape[2], k.shape[2])
+        settings = how if mask is attn_mask else how | _as_asked(mask, len(q), n_heads, q.shape[2], k.shape[2])
         identity = torch.eye(embed_dim, dtype=query.dtype, device=query.device)
         joined, averaged = func(
             query, key, value, embed_dim, n_heads, in_proj_weight, in_proj_bias, None, None, False, dropout_p, identity, None,
@@ -48,8 +48,8 @@ def attend(
         joined = joined.transpose(0, 1) if joined.dim() == 3 else joined[None]
         return joined.unflatten(-1, (n_heads, -1)).transpose(1, 2)                          # (batch, head, query, d_head)
 
-    given = _mask(how, q, k, n_heads)
-    out = of.attend(Call(q, k, v, given, False, None, origins, (out_proj_weight.detach(), _still(out_proj_bias))), run)
+    attn_mask = _mask(how, q, k, n_heads)
+    out = of.attend(Call(q, k, v, attn_mask, False, None, origins, (out_proj_weight.detach(), _still(out_proj_bias))), run)
     joined = out.transpose(1, 2).flatten(2).transpose(0, 1)                                 # (query, batch, d_model)
     made = F.linear(joined.reshape(-1, embed_dim), out_proj_weight, out_proj_bias).view(*joined.shape[:2], -1)
     return (made if query.dim() == 3 else made[:, 0]), weights[0]

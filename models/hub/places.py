@@ -13,10 +13,10 @@ from models.layers.masks import SiteKind
 
 @dataclass(frozen=True)
 class Frame:
-    """A module at work: its path, and the tensors it was given."""
+    """A module at work: its path, and the tensors it is called with."""
 
     path: str
-    given: tuple[Tensor, ...]
+    inputs: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)

@@ -47,12 +47,12 @@ class Pass:
         n_query, n_key = q.shape[2], call.k.shape[2]
         if odd := self._odd(kind, n_query, n_key):
             self.pass_over(odd)
-            return run(call.given, call.is_causal)
+            return run(call.attn_mask, call.is_causal)
         number = self.calls[kind.name] = self.calls.get(kind.name, -1) + 1
         found = self._explained(call, kind)
         mask = edited(found.mask, kind.name, str(number), q.shape[1], n_query, n_key, q.device)
         if mask is found.mask:
-            out = run(call.given, call.is_causal)
+            out = run(call.attn_mask, call.is_causal)
         else:
             out = run(handed(mask, found.terms, n_query, n_key, q.dtype), False)
         if self.recording is not None:
@@ -132,15 +132,15 @@ class Pass:
 
     def _explained(self, call: Call, kind: SiteKind) -> Explained:
         """The mask's layers, worked out once for all attentions that share it."""
-        given, n_query, n_key = call.given, call.q.shape[2], call.k.shape[2]
-        about = (given.data_ptr(), given.shape, given.stride(), given.dtype) if given is not None else (call.is_causal,)
+        mask, n_query, n_key = call.attn_mask, call.q.shape[2], call.k.shape[2]
+        about = (mask.data_ptr(), mask.shape, mask.stride(), mask.dtype) if mask is not None else (call.is_causal,)
         key = (*about, n_query, n_key, kind.name)
         if key not in self.masks:
             padding = self.places.padding.get(kind.key_stream)
-            found = explained(given, call.is_causal, n_query, n_key, padding, call.q.device)
+            found = explained(mask, call.is_causal, n_query, n_key, padding, call.q.device)
             if kind.query_stream != kind.key_stream:
                 found.mask.start = self.places.start
-            self.masks[key] = (given, found)                 # the tensor too, so that no other gets its memory
+            self.masks[key] = (mask, found)                  # the tensor too, so that no other gets its memory
         return self.masks[key][1]
 
     def _record(self, call: Call, found: Explained, frame: Frame, kind: SiteKind, number: int, out: Tensor) -> None:

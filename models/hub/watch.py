@@ -111,7 +111,7 @@ def _enter(path: str, taps: Taps) -> Callable:
             return
         frame = Frame(path, tuple(t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)))
         of.frames.append(frame)
-        of.tap([tap for tap in taps.by_path.get(path, ()) if tap.of_input], frame.given)
+        of.tap([tap for tap in taps.by_path.get(path, ()) if tap.of_input], frame.inputs)
 
     return enter
 

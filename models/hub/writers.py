@@ -95,7 +95,7 @@ class EncoderDecoderLM(HubModel):
     def _places(self, row: Tensor, memory: Tensor, known: Tensor, start: int) -> Places:
         def kind(frame: Frame) -> SiteKind:
             """Of a module that was given what the encoder made, cross-attention."""
-            return CROSS if any(t is memory for t in frame.given) else DECODER_SELF
+            return CROSS if any(t is memory for t in frame.inputs) else DECODER_SELF
 
         lengths = {"source": memory.shape[1], "target": start + row.shape[1]}
         written = {} if start else {"target": row != self.config.pad_id}

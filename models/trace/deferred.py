@@ -98,13 +98,13 @@ class Deferred:
     """A dataclass field that reads as a tensor, whether it was given a tensor or a Product; `_name` is what was given."""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.given = f"_{name}"
+        self.attribute = f"_{name}"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Tensor:
         if instance is None:
-            raise AttributeError(self.given)             # for dataclass: this field has no default
-        given = getattr(instance, self.given)
+            raise AttributeError(self.attribute)             # for dataclass: this field has no default
+        given = getattr(instance, self.attribute)
         return given.read() if isinstance(given, Product) else given
 
     def __set__(self, instance: Any, value: Tensor | Product) -> None:
-        object.__setattr__(instance, self.given, value)  # a frozen dataclass sets its fields so, too
+        object.__setattr__(instance, self.attribute, value)  # a frozen dataclass sets its fields so, too

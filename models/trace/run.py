@@ -72,7 +72,7 @@ def in_float32(site: AttentionSite) -> AttentionSite:
     if site.dtype == torch.float32:
         return site
     return replace(
-        site, x=convert(site.x), memory=convert(site.memory), out=convert(site.out), given=shared(site.given),
+        site, x=convert(site.x), memory=convert(site.memory), out=convert(site.out), given_weights=shared(site.given_weights),
         q=convert(site.deferred("q")), k=convert(site.deferred("k")), v=convert(site.deferred("v")),
         similarity=site.similarity.map_tensors(shared),
         projections={n: tuple(map(shared, wb)) for n, wb in site.projections.items()},
@@ -112,7 +112,7 @@ class _BatchRow:
             similarity=s.similarity.map_tensors(self.shared),
             projections={n: tuple(map(self.shared, wb)) for n, wb in s.projections.items()},
             terms=tuple(term.map_tensors(lambda t, axis: per_token(t, query, axis), self.shared) for term in s.terms),
-            given=None if s.given is None else per_token(s.given, query, 2)[..., : len(self.tokens[key])],
+            given_weights=None if s.given_weights is None else per_token(s.given_weights, query, 2)[..., : len(self.tokens[key])],
             query_tokens=self.tokens[query],
             key_tokens=self.tokens[key],
         )

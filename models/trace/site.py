@@ -41,12 +41,12 @@ class AttentionSite:
     terms: tuple[ScoreTerm, ...] = ()
     number: int | None = None                 # of its layer, where its name does not say
     dtype: torch.dtype = torch.float32        # in which the model ran
-    given: Tensor | None = None
+    given_weights: Tensor | None = None
 
     @property
     def has_causes(self) -> bool:
         """Whether q, k, v and scores are known; if not, its weights are all there is."""
-        return self.given is None
+        return self.given_weights is None
 
     @property
     def kind(self) -> str:
@@ -126,8 +126,8 @@ class AttentionSite:
 
     def weights(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query key"]:
         """softmax of the masked scores. Rows sum to 1; a row with nothing allowed is all zeros."""
-        if self.given is not None:
-            return self.given[batch][slice(None) if head is None else head][..., rows or slice(None), :]
+        if self.given_weights is not None:
+            return self.given_weights[batch][slice(None) if head is None else head][..., rows or slice(None), :]
         return masked_softmax(self.scores(head, batch, rows), self.allowed(batch, head, rows))
 
     def head_out(self, head: int | None = None, batch: int = 0, rows: Rows = None) -> Float[Tensor, "*head query d_head"]:

@@ -198,9 +198,9 @@ def test_a_short_text_has_no_note_of_what_is_hidden() -> None:
 
 def test_weights_that_were_handed_out_stay_as_they_are(trace: Trace, site: AttentionSite) -> None:
     given = site.weights()[None].clone()
-    handed = replace(site, given=given.clone())
+    handed = replace(site, given_weights=given.clone())
     first = pooling.pooled_weights(handed, 1, K, hidden=[0])
-    torch.testing.assert_close(handed.given, given, rtol=0, atol=0)
+    torch.testing.assert_close(handed.given_weights, given, rtol=0, atol=0)
     torch.testing.assert_close(first, pooling.pooled_weights(site, 1, K, hidden=[0]))
 
 

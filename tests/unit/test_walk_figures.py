@@ -466,7 +466,7 @@ def of_weights(weights: list[list[float]]) -> AttentionSite:
     """A site of one head with these weights."""
     given, kind = torch.tensor([[weights]]), SiteKind("cross", "decoder", "cross", "target", "source")
     q, k = torch.zeros(1, 1, given.shape[2], 1), torch.zeros(1, 1, given.shape[3], 1)
-    return AttentionSite("cross", kind, q[0], k[0], q, k, k, q, Mask(), Similarity("dot"), {}, given=given)
+    return AttentionSite("cross", kind, q[0], k[0], q, k, k, q, Mask(), Similarity("dot"), {}, given_weights=given)
 
 
 @pytest.mark.parametrize(("weights", "labels", "query"), [
