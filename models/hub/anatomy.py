@@ -25,7 +25,7 @@ _FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @dataclass(frozen=True)
-class Attends:
+class AttnPaths:
     """An attention within a layer: the module that it is recorded under, and its norm."""
 
     path: str
@@ -33,7 +33,7 @@ class Attends:
 
 
 @dataclass(frozen=True)
-class Feeds:
+class FFPaths:
     """A feed-forward within a layer: its module ("" for the layer itself), its norm, the product W₁, its activation, the module
     that makes what is added, and, where the activated product is multiplied by another, that one."""
 
@@ -41,7 +41,7 @@ class Feeds:
     norm: str
     first: str
     function: str
-    made: str
+    last: str
     other: str = ""
 
 
@@ -51,17 +51,17 @@ class Stack:
     In `parallel` layers every part reads what comes into the layer, and all are added to it at once."""
 
     layers: str
-    parts: tuple[Attends | Feeds, ...]
+    parts: tuple[AttnPaths | FFPaths, ...]
     norm: str = "pre"
     last_norm: str = ""
     parallel: bool = False
 
 
 @dataclass(frozen=True)
-class Placed:
+class LayerPart:
     """One part of one layer of a module, with the names of what the run holds of it."""
 
-    part: Attends | Feeds
+    part: AttnPaths | FFPaths
     stack: Stack
     kind: int                   # which of the model's kinds of attention, of a feed-forward that of the one before it
     number: int                 # of its layer, from 0
@@ -95,10 +95,10 @@ class Anatomy:
         self.module, self.stacks = module, tuple(stacks)
 
     @cached_property
-    def placed(self) -> tuple[Placed, ...]:
+    def parts(self) -> tuple[LayerPart, ...]:
         """Every part, in the order of the pass; none where a part stands elsewhere than the stacks say."""
         paths = {path for path, _ in self.module.named_modules()}
-        found: list[Placed] = []
+        found: list[LayerPart] = []
         for index, stack in enumerate(self.stacks):
             number = 0
             while (layer := stack.layers.format(number)) in paths:
@@ -112,20 +112,20 @@ class Anatomy:
     def taps(self) -> Taps:
         """What is recorded at which module."""
         found: dict[str, list[Tap]] = {}
-        for place, tap in (pair for p in self.placed for pair in self._taps(p)):
+        for place, tap in (pair for p in self.parts for pair in self._taps(p)):
             found.setdefault(place, []).append(tap)
         return Taps({place: tuple(taps) for place, taps in found.items()})
 
     def sublayers(self, kinds: Sequence[SiteKind]) -> tuple[Sublayer, ...]:
         """What the parts are of a model with these kinds of attention."""
-        return tuple(self._sublayer(p, kinds[p.kind]) for p in self.placed)
+        return tuple(self._sublayer(p, kinds[p.kind]) for p in self.parts)
 
     def last_norm(self) -> nn.Module | None:
         """What stands behind the last layer of the last stack."""
         last = self.stacks[-1].last_norm
         return self.module.get_submodule(last) if last else None
 
-    def _taps(self, p: Placed) -> Iterator[tuple[str, Tap]]:
+    def _taps(self, p: LayerPart) -> Iterator[tuple[str, Tap]]:
         """Each with the path of its module."""
         if p.is_first:
             yield p.layer, Tap(p.before, True, "residual stream before the layer")
@@ -137,16 +137,16 @@ class Anatomy:
             yield p.norm, Tap(p.after, False, "residual stream between attention and feed-forward", largest=LARGEST)
         if p.normed:
             yield p.norm, Tap(p.normed, False, f"{norm_name(self._norm(p))}(x)", largest=LARGEST)
-        if isinstance(p.part, Feeds):
+        if isinstance(p.part, FFPaths):
             first, other, function = (self.module.get_submodule(p.within(path)) if path else None
                                       for path in (p.part.first, p.part.other, p.part.function))
             yield p.within(p.part.first), Tap(f"{p.path}.ff_pre", True, "x·W₁", "d_ff", LARGEST, lambda x: _product(first, x))
             yield p.within(p.part.first), Tap(
                 f"{p.path}.ff_post", True, "activation(ff_pre)", "d_ff", LARGEST, lambda x: _product(first, x, function, other))
-            yield p.within(p.part.made), Tap(f"{p.path}.ff_out", False, "what the feed-forward adds", largest=LARGEST)
+            yield p.within(p.part.last), Tap(f"{p.path}.ff_out", False, "what the feed-forward adds", largest=LARGEST)
 
-    def _sublayer(self, p: Placed, kind: SiteKind) -> Sublayer:
-        feeds, norm = isinstance(p.part, Feeds), self._norm(p)
+    def _sublayer(self, p: LayerPart, kind: SiteKind) -> Sublayer:
+        feeds, norm = isinstance(p.part, FFPaths), self._norm(p)
         out = f"{p.path}.ff_out" if feeds else f"{p.path}.attn_out"
         function = activation_of(self.module.get_submodule(p.within(p.part.function))) if feeds else ""
         biased = feeds and getattr(self.module.get_submodule(p.within(p.part.first)), "bias", None) is not None
@@ -155,7 +155,7 @@ class Anatomy:
             function, reads=p.reads, number=p.number, side=kind.stack, gated=feeds and bool(p.part.other), biased=biased,
         )
 
-    def _norm(self, p: Placed) -> nn.Module:
+    def _norm(self, p: LayerPart) -> nn.Module:
         return self.module.get_submodule(p.norm)
 
 
@@ -167,21 +167,22 @@ def activation_of(function: nn.Module) -> str:
     return next((name for name, own in _FUNCTIONS.items() if torch.allclose(own(x), made, rtol=0, atol=1e-6)), "")
 
 
-def _of_layer(stack: Stack, index: int, number: int, layer: str) -> Iterator[Placed]:
+def _of_layer(stack: Stack, index: int, number: int, layer: str) -> Iterator[LayerPart]:
     """The parts of one layer. What the run holds is named as in our own models: beside the attention that it goes into."""
-    beside = [f"{layer}.{part.path}".rpartition(".")[0] for part in stack.parts if isinstance(part, Attends)]
+    beside = [f"{layer}.{part.path}".rpartition(".")[0] for part in stack.parts if isinstance(part, AttnPaths)]
     n, attentions = len(stack.parts), len(beside)
     between = [f"{beside[1]}.resid_mid", f"{beside[1]}.resid_mid_cross"] if attentions > 1 else [f"{beside[0]}.resid_mid"]
     between = [""] * len(between) if stack.parallel else between
     names = [f"{beside[0]}.resid_pre", *between[: n - 1], f"{beside[0]}.resid_post"]
     for i, part in enumerate(stack.parts):
         reads = names[0] if stack.parallel and i else ""
-        yield Placed(part, stack, index + min(i, attentions - 1), number, layer, names[i], names[i + 1], reads, i == 0, i == n - 1)
+        kind = index + min(i, attentions - 1)
+        yield LayerPart(part, stack, kind, number, layer, names[i], names[i + 1], reads, i == 0, i == n - 1)
 
 
-def _own(p: Placed) -> list[str]:
-    return [p.within(path) for path in (p.part.first, p.part.function, p.part.made, p.part.other) if path] if isinstance(
-        p.part, Feeds) else []
+def _own(p: LayerPart) -> list[str]:
+    paths = (p.part.first, p.part.function, p.part.last, p.part.other) if isinstance(p.part, FFPaths) else ()
+    return [p.within(path) for path in paths if path]
 
 
 def _product(first: nn.Module, x: Tensor, function: nn.Module | None = None, other: nn.Module | None = None) -> Product:

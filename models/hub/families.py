@@ -7,44 +7,46 @@ from dataclasses import replace
 
 from torch import nn
 
-from models.hub.anatomy import Anatomy, Attends, Feeds, Stack
+from models.hub.anatomy import Anatomy, AttnPaths, FFPaths, Stack
 
 _GPT2 = (Stack(
-    "transformer.h.{}", (Attends("attn", "ln_1"), Feeds("mlp", "ln_2", "mlp.c_fc", "mlp.act", "mlp")), last_norm="transformer.ln_f",
+    "transformer.h.{}", (AttnPaths("attn", "ln_1"), FFPaths("mlp", "ln_2", "mlp.c_fc", "mlp.act", "mlp")),
+    last_norm="transformer.ln_f",
 ),)  # fmt: skip
 _LLAMA = (Stack("model.layers.{}", (
-    Attends("self_attn", "input_layernorm"),
-    Feeds("mlp", "post_attention_layernorm", "mlp.gate_proj", "mlp.act_fn", "mlp", "mlp.up_proj"),
+    AttnPaths("self_attn", "input_layernorm"),
+    FFPaths("mlp", "post_attention_layernorm", "mlp.gate_proj", "mlp.act_fn", "mlp", "mlp.up_proj"),
 ), last_norm="model.norm"),)
 _NEOX = (Stack("gpt_neox.layers.{}", (
-    Attends("attention", "input_layernorm"), Feeds("mlp", "post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.act", "mlp"),
+    AttnPaths("attention", "input_layernorm"), FFPaths("mlp", "post_attention_layernorm", "mlp.dense_h_to_4h", "mlp.act", "mlp"),
 ), last_norm="gpt_neox.final_layer_norm"),)
-_SELF, _CROSS = Attends("self_attn", "self_attn_layer_norm"), Attends("encoder_attn", "encoder_attn_layer_norm")
-_FC = Feeds("", "final_layer_norm", "fc1", "activation_fn", "fc2")
+_SELF, _CROSS = AttnPaths("self_attn", "self_attn_layer_norm"), AttnPaths("encoder_attn", "encoder_attn_layer_norm")
+_FC = FFPaths("", "final_layer_norm", "fc1", "activation_fn", "fc2")
 _OPT = (Stack("model.decoder.layers.{}", (_SELF, _FC), last_norm="model.decoder.final_layer_norm"),)
 _BART = (Stack("model.encoder.layers.{}", (_SELF, _FC), "post"), Stack("model.decoder.layers.{}", (_SELF, _CROSS, _FC), "post"))
 
 
 def _bert(name: str) -> tuple[Stack, ...]:
     return (Stack(f"{name}.encoder.layer.{{}}", (
-        Attends("attention.self", "attention.output.LayerNorm"),
-        Feeds("", "output.LayerNorm", "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense"),
+        AttnPaths("attention.self", "attention.output.LayerNorm"),
+        FFPaths("", "output.LayerNorm", "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense"),
     ), "post"),)  # fmt: skip
 
 
 _DISTILBERT = (Stack("distilbert.transformer.layer.{}", (
-    Attends("attention", "sa_layer_norm"), Feeds("ffn", "output_layer_norm", "ffn.lin1", "ffn.activation", "ffn"),
+    AttnPaths("attention", "sa_layer_norm"), FFPaths("ffn", "output_layer_norm", "ffn.lin1", "ffn.activation", "ffn"),
 ), "post"),)
 
 
 def _t5(first: str, other: str = "") -> tuple[Stack, ...]:
-    def feeds(path: str) -> Feeds:
+    def feed_forward(path: str) -> FFPaths:
         inner = f"{path}.DenseReluDense"
-        return Feeds(inner, f"{path}.layer_norm", f"{inner}.{first}", f"{inner}.act", inner, f"{inner}.{other}" if other else "")
+        return FFPaths(inner, f"{path}.layer_norm", f"{inner}.{first}", f"{inner}.act", inner, f"{inner}.{other}" if other else "")
 
-    own, cross = Attends("layer.0.SelfAttention", "layer.0.layer_norm"), Attends("layer.1.EncDecAttention", "layer.1.layer_norm")
-    return (Stack("encoder.block.{}", (own, feeds("layer.1")), last_norm="encoder.final_layer_norm"),
-            Stack("decoder.block.{}", (own, cross, feeds("layer.2")), last_norm="decoder.final_layer_norm"))
+    own = AttnPaths("layer.0.SelfAttention", "layer.0.layer_norm")
+    cross = AttnPaths("layer.1.EncDecAttention", "layer.1.layer_norm")
+    return (Stack("encoder.block.{}", (own, feed_forward("layer.1")), last_norm="encoder.final_layer_norm"),
+            Stack("decoder.block.{}", (own, cross, feed_forward("layer.2")), last_norm="decoder.final_layer_norm"))
 
 
 # model_type → how its layers may stand; the first that is there counts, and that a run bears out (probe.py)
@@ -73,7 +75,7 @@ def anatomies(kind: str, module: nn.Module) -> list[Anatomy]:
     """How the layers of this kind of model may stand; none of one that is not known, or whose modules stand elsewhere than those of
     its family do."""
     found = [Anatomy(module, stacks) for family in FAMILIES.get(kind, ()) for stacks in (family, tuple(map(_without_head, family)))]
-    return [anatomy for anatomy in found if anatomy.placed]
+    return [anatomy for anatomy in found if anatomy.parts]
 
 
 def _without_head(stack: Stack) -> Stack:

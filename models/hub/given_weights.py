@@ -19,13 +19,13 @@ def record(forward_pass: Pass, made: Any, kinds: Sequence[SiteKind]) -> None:
     """Put the weights of a finished pass into its recording; nothing without one. The first kind is that of all of them."""
     if forward_pass.recording is None:
         return
-    for number, weights in enumerate(handed_out(made)):
+    for number, weights in enumerate(attention_weights(made)):
         path = forward_pass.made_by(weights) or f"layer {number}"
         name = path if path not in forward_pass.recording.attention else f"{path} ({number + 1})"
         forward_pass.recording.attention[name] = _site(name, kinds[0], number, weights.detach(), forward_pass)
 
 
-def handed_out(made: Any) -> list[Tensor]:
+def attention_weights(made: Any) -> list[Tensor]:
     """The attention weights among a model's answers, (batch, head, query, key) each."""
     found = getattr(made, "attentions", None) or ()
     return [weights for weights in found if isinstance(weights, Tensor) and weights.dim() == 4]

@@ -20,7 +20,7 @@ LOWEST = -1e4       # what is added to a score to forbid a cell lies below; a bi
 
 
 @dataclass(frozen=True)
-class GivenTerm(ScoreTerm):
+class BiasTerm(ScoreTerm):
     """What a model adds to its scores, as it handed it over; (batch or 1, head or 1, query or 1, key)."""
 
     values: Float[Tensor, "#batch #head #query key"]
@@ -32,23 +32,23 @@ class GivenTerm(ScoreTerm):
         rows = values if values.shape[1] == 1 else values[:, queries - (n_key - values.shape[1])]
         return rows if head is None else rows[min(head, len(rows) - 1)]
 
-    def map_tensors(self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]) -> GivenTerm:
+    def map_tensors(self, per_token: Callable[[Tensor, Axis], Tensor], shared: Callable[[Tensor], Tensor]) -> BiasTerm:
         values = self.values if self.values.shape[2] == 1 else per_token(self.values, 2)
         return replace(self, values=shared(values))
 
 
 @dataclass(frozen=True)
-class Explained:
+class Explanation:
     """A mask as named layers, and what is added to the scores besides."""
 
     mask: Mask
     terms: tuple[ScoreTerm, ...] = ()
 
 
-def explained(
+def explain(
     attn_mask: Tensor | None, is_causal: bool, n_query: int, n_key: int, padding: Bool[Tensor, "batch key"] | None,
     device: torch.device,
-) -> Explained:
+) -> Explanation:
     """A mask as scaled_dot_product_attention takes it (True or 0 = may attend), broadcast to (batch, head, query, key).
 
     `padding` is True at the keys that hold a token, where the caller knows that. Each layer blocks nothing that the mask does not
@@ -56,14 +56,14 @@ def explained(
     start = max(0, n_key - n_query)
     if attn_mask is None:
         causal = torch.ones(n_query, n_key, dtype=torch.bool, device=device).tril_()
-        return Explained(Mask([MaskLayer(LOOK_AHEAD, causal[None, None])] if is_causal else [], start))
+        return Explanation(Mask([MaskLayer(LOOK_AHEAD, causal[None, None])] if is_causal else [], start))
     attn_mask = attn_mask.expand(*attn_mask.shape[:-1], n_key) if attn_mask.dim() > 1 else attn_mask.expand(n_query, n_key)
     attn_mask = attn_mask.reshape((1,) * (4 - attn_mask.dim()) + tuple(attn_mask.shape))
     if attn_mask.dtype == torch.bool:
-        return Explained(Mask(layers(attn_mask, padding, n_query), start))
+        return Explanation(Mask(layers(attn_mask, padding, n_query), start))
     allowed = attn_mask > LOWEST
     added = attn_mask.float().masked_fill(~allowed, 0.0)
-    return Explained(Mask(layers(allowed, padding, n_query), start), (_term(added, allowed),) if added.any() else ())
+    return Explanation(Mask(layers(allowed, padding, n_query), start), (_term(added, allowed),) if added.any() else ())
 
 
 def layers(
@@ -112,7 +112,7 @@ def _term(added: Float[Tensor, "#batch #head #query key"], allowed: Bool[Tensor,
     """By its cause, a table by distance, where every open cell is what the table says; else as it was given."""
     if len(added) == 1 and added.shape[2] > 1 and (table := _by_distance(added[0], allowed.expand_as(added)[0])) is not None:
         return table
-    return GivenTerm(BIAS, added)
+    return BiasTerm(BIAS, added)
 
 
 def _by_distance(added: Float[Tensor, "head query key"], allowed: Bool[Tensor, "head query key"]) -> DistanceTerm | None:
@@ -129,14 +129,14 @@ def _by_distance(added: Float[Tensor, "head query key"], allowed: Bool[Tensor, "
     return DistanceTerm(BIAS, table, least) if bool((again == added)[:, open_].all()) else None
 
 
-def handed(mask: Mask, terms: tuple[ScoreTerm, ...], n_query: int, n_key: int, dtype: torch.dtype) -> Tensor | None:
+def as_attn_mask(mask: Mask, terms: tuple[ScoreTerm, ...], n_query: int, n_key: int, dtype: torch.dtype) -> Tensor | None:
     """A mask and what is added to the scores as one tensor that scaled_dot_product_attention takes."""
     if mask.blocking is None and not terms:
         return None
     if not terms:
         return mask.allowed
     queries = torch.arange(n_query) + (n_key - n_query)
-    batch = max(len(values) for values in (*(t.values for t in terms if isinstance(t, GivenTerm)), [0]))
+    batch = max(len(values) for values in (*(t.values for t in terms if isinstance(t, BiasTerm)), [0]))
     rows = [sum(term.scores(None, queries, n_key, row) for term in terms) for row in range(batch)]
     added = torch.stack(rows)                                                                  # (batch, head, query, key)
     return (added if mask.blocking is None else torch.where(mask.blocking, added, -torch.inf)).to(dtype)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from models.hub.call import Call
 from models.hub.deferred_projections import deferred, one_each, source, with_projections
-from models.hub.masks import Explained, explained, handed
+from models.hub.masks import Explanation, as_attn_mask, explain
 from models.hub.places import Frame, Places
 from models.hub.projections import Linear, Linears, reads_joined, same_memory
 from models.hub.taps import Tap
@@ -34,7 +34,7 @@ class Pass:
         self.recording: Recording | None = current()
         self.linears = Linears()
         self.calls: dict[str, int] = {}                       # name of a kind → how many attentions of it there were
-        self.masks: dict[tuple, tuple[Tensor | None, Explained]] = {}
+        self.masks: dict[tuple, tuple[Tensor | None, Explanation]] = {}
         self.open: AttentionSite | None = None                # the last attention, whose W_O may come next
         self.position_table: Tensor | None = None             # the vectors of places, from the first one that a text stands at
         self._makers: dict[int, tuple[Tensor, str]] = {}
@@ -49,14 +49,14 @@ class Pass:
             self.pass_over(odd)
             return run(call.attn_mask, call.is_causal)
         number = self.calls[kind.name] = self.calls.get(kind.name, -1) + 1
-        found = self._explained(call, kind)
-        mask = edited(found.mask, kind.name, str(number), q.shape[1], n_query, n_key, q.device)
-        if mask is found.mask:
+        explanation = self._explanation(call, kind)
+        mask = edited(explanation.mask, kind.name, str(number), q.shape[1], n_query, n_key, q.device)
+        if mask is explanation.mask:
             out = run(call.attn_mask, call.is_causal)
         else:
-            out = run(handed(mask, found.terms, n_query, n_key, q.dtype), False)
+            out = run(as_attn_mask(mask, explanation.terms, n_query, n_key, q.dtype), False)
         if self.recording is not None:
-            self._record(call, replace(found, mask=mask), frame, kind, number, out)
+            self._record(call, replace(explanation, mask=mask), frame, kind, number, out)
         return out
 
     @property
@@ -130,20 +130,20 @@ class Pass:
             return ""
         return f"it asks for {n_query} × {n_key} cells, where the run has {tokens[0]} × {tokens[1]} tokens"
 
-    def _explained(self, call: Call, kind: SiteKind) -> Explained:
+    def _explanation(self, call: Call, kind: SiteKind) -> Explanation:
         """The mask's layers, worked out once for all attentions that share it."""
         mask, n_query, n_key = call.attn_mask, call.q.shape[2], call.k.shape[2]
         about = (mask.data_ptr(), mask.shape, mask.stride(), mask.dtype) if mask is not None else (call.is_causal,)
         key = (*about, n_query, n_key, kind.name)
         if key not in self.masks:
             padding = self.places.padding.get(kind.key_stream)
-            found = explained(mask, call.is_causal, n_query, n_key, padding, call.q.device)
+            explanation = explain(mask, call.is_causal, n_query, n_key, padding, call.q.device)
             if kind.query_stream != kind.key_stream:
-                found.mask.start = self.places.start
-            self.masks[key] = (mask, found)                  # the tensor too, so that no other gets its memory
+                explanation.mask.start = self.places.start
+            self.masks[key] = (mask, explanation)            # the tensor too, so that no other gets its memory
         return self.masks[key][1]
 
-    def _record(self, call: Call, found: Explained, frame: Frame, kind: SiteKind, number: int, out: Tensor) -> None:
+    def _record(self, call: Call, explanation: Explanation, frame: Frame, kind: SiteKind, number: int, out: Tensor) -> None:
         q, n_heads, groups = call.q, call.q.shape[1], self.places.groups
         k, v = one_each(call.k, groups, n_heads), one_each(call.v, groups, n_heads)
         origins = call.origins or tuple(self.linears.origin(t) for t in (q, k, v))
@@ -154,9 +154,9 @@ class Pass:
         whole = all(origins) and k.shape[1] == n_heads
         site = AttentionSite(
             name, kind, x, memory, *(deferred(origin, t) for origin, t in zip(origins, (q, k, v), strict=True)), out.detach(),
-            found.mask, of_scale(call.scale, q.shape[-1]),
+            explanation.mask, of_scale(call.scale, q.shape[-1]),
             {f"W_{part}": (o.weight, o.bias) for part, o in zip("QKV", origins, strict=True)} if whole else {},
-            terms=found.terms, number=number, dtype=q.dtype,
+            terms=explanation.terms, number=number, dtype=q.dtype,
         )
         self.recording.attention[name] = with_projections(site, {})      # they are complete with W_O, which comes next
         if call.output is not None:

@@ -25,7 +25,7 @@ from models.decoding.run_checks import check_runs
 from models.hub import files, watch
 from models.hub import load as hub
 from models.hub.describe import layers_and_heads
-from models.hub.masks import explained
+from models.hub.masks import explain
 from models.trace import AttentionSite
 from models.trace.deferred import Product
 
@@ -340,7 +340,7 @@ def test_a_masks_layers_are_what_it_is_made_of() -> None:
     ]
     for allowed, padding, layers in cases:
         for given in (allowed[None, None], torch.zeros(3, 3).masked_fill(~allowed, torch.finfo(torch.float32).min)):
-            found = explained(given, False, 3, 3, padding, torch.device("cpu"))
+            found = explain(given, False, 3, 3, padding, torch.device("cpu"))
             assert {layer.name: layer.allowed.expand(1, 1, 3, 3)[0, 0].tolist() for layer in found.mask.layers} == {
                 name: cells.tolist() for name, cells in layers.items()
             }
@@ -351,8 +351,8 @@ def test_a_bias_is_a_table_by_distance_where_it_is_one_and_else_itself() -> None
     distance = torch.arange(5)[None] - torch.arange(5)[:, None]
     table = torch.randn(3, 9)
     toeplitz, other = table[:, distance + 4][None], torch.randn(1, 3, 5, 5)
-    for given, kind in ((toeplitz, "DistanceTerm"), (other, "GivenTerm")):
-        (term,) = explained(given, False, 5, 5, None, torch.device("cpu")).terms
+    for given, kind in ((toeplitz, "DistanceTerm"), (other, "BiasTerm")):
+        (term,) = explain(given, False, 5, 5, None, torch.device("cpu")).terms
         assert type(term).__name__ == kind
         assert term.scores(None, torch.arange(1, 4), 5).equal(given[0, :, 1:4])
         assert term.scores(2, torch.arange(5), 5).equal(given[0, 2])

@@ -123,7 +123,7 @@ def test_what_is_said_of_a_part_is_what_its_modules_took_and_gave(opened, name: 
     for hook in hooks:
         hook.remove()
     assert made is not None
-    for placed, sublayer in zip(scope.model.anatomy.placed, scope.model.sublayers, strict=True):
+    for placed, sublayer in zip(scope.model.anatomy.parts, scope.model.sublayers, strict=True):
         assert (sublayer.norm, sublayer.norm_name) == (norm, norm_name)
         part = next(p for p in parts(scope.model, trace, sublayer.stream, POSITION) if p.sublayer.path == sublayer.path)
         given, out = seen[placed.norm]
