@@ -163,8 +163,8 @@ def activation_of(function: nn.Module) -> str:
     """Which activation of those that are known this is, by what it makes of some numbers; "" for another."""
     x = torch.linspace(-4, 4, 33)
     with torch.no_grad():
-        made = function(x)
-    return next((name for name, own in _FUNCTIONS.items() if torch.allclose(own(x), made, rtol=0, atol=1e-6)), "")
+        output = function(x)
+    return next((name for name, own in _FUNCTIONS.items() if torch.allclose(own(x), output, rtol=0, atol=1e-6)), "")
 
 
 def _of_layer(stack: Stack, index: int, number: int, layer: str) -> Iterator[LayerPart]:

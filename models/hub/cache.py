@@ -28,10 +28,10 @@ class LibraryCache:
 
 def of_library(cache: Cache, crosses: bool = False) -> LibraryCache:
     """The one that lies in this cache, made at the first call; for a decoder that `crosses` to a source, of both attentions."""
-    return cache.other(_PATH, lambda: LibraryCache(_made(crosses)))
+    return cache.other(_PATH, lambda: LibraryCache(_library_cache(crosses)))
 
 
-def _made(crosses: bool) -> Any:
+def _library_cache(crosses: bool) -> Any:
     from transformers import DynamicCache, EncoderDecoderCache
 
     return EncoderDecoderCache(DynamicCache(), DynamicCache()) if crosses else DynamicCache()

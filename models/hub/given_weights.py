@@ -15,19 +15,19 @@ from models.layers.similarity import Similarity
 from models.trace import AttentionSite
 
 
-def record(forward_pass: Pass, made: Any, kinds: Sequence[SiteKind]) -> None:
+def record(forward_pass: Pass, output: Any, kinds: Sequence[SiteKind]) -> None:
     """Put the weights of a finished pass into its recording; nothing without one. The first kind is that of all of them."""
     if forward_pass.recording is None:
         return
-    for number, weights in enumerate(attention_weights(made)):
-        path = forward_pass.made_by(weights) or f"layer {number}"
+    for number, weights in enumerate(attention_weights(output)):
+        path = forward_pass.maker(weights) or f"layer {number}"
         name = path if path not in forward_pass.recording.attention else f"{path} ({number + 1})"
         forward_pass.recording.attention[name] = _site(name, kinds[0], number, weights.detach(), forward_pass)
 
 
-def attention_weights(made: Any) -> list[Tensor]:
+def attention_weights(output: Any) -> list[Tensor]:
     """The attention weights among a model's answers, (batch, head, query, key) each."""
-    found = getattr(made, "attentions", None) or ()
+    found = getattr(output, "attentions", None) or ()
     return [weights for weights in found if isinstance(weights, Tensor) and weights.dim() == 4]
 
 

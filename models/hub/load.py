@@ -59,7 +59,7 @@ def load(folder: Path, device: torch.device, dtype: str | torch.dtype | None = N
         library = _library_tokenizer(transformers, folder)
         sizes = sizes_of(name, module, config, library, gives_weights)
         tokenizer = _tokenizer(library, config, module, sizes)
-        model = _asked(ask, module, config, sizes, tokenizer)
+        model = _hub_model(ask, module, config, sizes, tokenizer)
         return Checkpoint(folder, model, tokenizer, {"examples": model.examples(tokenizer)})
 
 
@@ -144,23 +144,23 @@ def _tokenizer(library: Any, config: Any, module: nn.Module, sizes: HubConfig) -
     return HubTokenizer(library, special, sizes.vocab_size)
 
 
-def _asked(ask: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig, tokenizer: Tokenizer) -> HubModel:
+def _hub_model(kind: type[HubModel], module: nn.Module, config: Any, sizes: HubConfig, tokenizer: Tokenizer) -> HubModel:
     """The model as what it can be asked for; what a short run of it shows decides, where its class does not."""
     text = config.get_text_config(decoder=True)
     settings: dict[str, Any] = {
-        "marks_segments": ask.streams == ("text",) and not ask.writes and (getattr(text, "type_vocab_size", 0) or 0) > 1,
+        "marks_segments": kind.streams == ("text",) and not kind.writes and (getattr(text, "type_vocab_size", 0) or 0) > 1,
         "pairs": SECOND_CLOSING in tokenizer.frames,
     }
-    if ask is CausalLM and not probe.looks_back_only(module, sizes):
-        ask = HubModel
-    if ask is Classifier:
+    if kind is CausalLM and not probe.looks_back_only(module, sizes):
+        kind = HubModel
+    if kind is Classifier:
         names = [str(config.id2label[i]) for i in sorted(config.id2label)]
         settings |= {"names": names, "position": probe.answering_position(module, sizes)}
-    made = ask(module, sizes, **settings)
-    probe.check_recorded(made)
-    probe.lay_open(made, anatomies(config.model_type, module))
-    made.rotary = probe.rotary(made, rotary_paths(config.model_type))
-    if (table := probe.position_table(made)) is not None:
-        made.positions = table
-        made.config = replace(sizes, positions="learned" if table.is_learned else "fixed")
-    return made
+    model = kind(module, sizes, **settings)
+    probe.check_recorded(model)
+    probe.lay_open(model, anatomies(config.model_type, module))
+    model.rotary = probe.rotary(model, rotary_paths(config.model_type))
+    if (table := probe.position_table(model)) is not None:
+        model.positions = table
+        model.config = replace(sizes, positions="learned" if table.is_learned else "fixed")
+    return model

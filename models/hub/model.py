@@ -100,8 +100,8 @@ class HubModel(Architecture):
         return ""
 
     def forward(self, text: Int[Tensor, "batch n"], segments: Int[Tensor, "batch n"] | None = None) -> Tensor | Answers:
-        made = self.ask(self.places(text), **self.row(text), **self._segments(segments))
-        return self.answers_of(made)
+        output = self.ask(self.places(text), **self.row(text), **self._segments(segments))
+        return self.answers_of(output)
 
     def inputs(self, rows: Sequence[Mapping[str, Encoding]]) -> tuple[Tensor, ...]:
         ids = super().inputs(rows)
@@ -117,9 +117,9 @@ class HubModel(Architecture):
     def _examples(self, tokenizer: Tokenizer) -> list[Any]:
         return ["The little dog was very hungry because it had not eaten.", "She is reading a book about the sea."]
 
-    def answers_of(self, made: Any) -> Answers:
+    def answers_of(self, output: Any) -> Answers:
         """What it answers, batch first."""
-        return {NUMBERS: next(t for t in made.values() if isinstance(t, Tensor))}
+        return {NUMBERS: next(t for t in output.values() if isinstance(t, Tensor))}
 
     def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
         stream = self.streams[0]
@@ -138,9 +138,9 @@ class HubModel(Architecture):
         with watching(places) as forward_pass:
             if not self.config.gives_weights:
                 return self.module(**inputs)
-            made = self.module(**inputs, output_attentions=True)
-            given_weights.record(forward_pass, made, self.kinds)
-            return made
+            output = self.module(**inputs, output_attentions=True)
+            given_weights.record(forward_pass, output, self.kinds)
+            return output
 
     def places(self, text: Int[Tensor, "batch n"], start: int = 0) -> Places:
         """Where the attentions of a pass over this row stand."""

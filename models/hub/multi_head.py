@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def attend(
-    of: Pass, func: Callable, query: Tensor, key: Tensor, value: Tensor, embed_dim: int, n_heads: int,
+    forward_pass: Pass, func: Callable, query: Tensor, key: Tensor, value: Tensor, embed_dim: int, n_heads: int,
     in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: bool,
     dropout_p: float, out_proj_weight: Tensor, out_proj_bias: Tensor | None, **how: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """The function's own result, its attention recorded on the way. Arguments are as torch documents them, tokens first."""
     own_keys = [value for value in (bias_k, how.get("static_k"), add_zero_attn or None) if value is not None]
     if own_keys:
-        of.pass_over("it adds keys of its own, which stand for no token")
+        forward_pass.pass_over("it adds keys of its own, which stand for no token")
         return func(
             query, key, value, embed_dim, n_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p,
             out_proj_weight, out_proj_bias, **how,
@@ -49,20 +49,21 @@ def attend(
         return joined.unflatten(-1, (n_heads, -1)).transpose(1, 2)                          # (batch, head, query, d_head)
 
     attn_mask = _mask(how, q, k, n_heads)
-    out = of.attend(Call(q, k, v, attn_mask, False, None, origins, (out_proj_weight.detach(), _still(out_proj_bias))), run)
+    output = out_proj_weight.detach(), _detached(out_proj_bias)
+    out = forward_pass.attend(Call(q, k, v, attn_mask, False, None, origins, output), run)
     joined = out.transpose(1, 2).flatten(2).transpose(0, 1)                                 # (query, batch, d_model)
-    made = F.linear(joined.reshape(-1, embed_dim), out_proj_weight, out_proj_bias).view(*joined.shape[:2], -1)
-    return (made if query.dim() == 3 else made[:, 0]), weights[0]
+    projected = F.linear(joined.reshape(-1, embed_dim), out_proj_weight, out_proj_bias).view(*joined.shape[:2], -1)
+    return (projected if query.dim() == 3 else projected[:, 0]), weights[0]
 
 
 def _matrices(weight: Tensor | None, bias: Tensor | None, how: dict[str, Any]) -> list[tuple[Tensor, Tensor | None]]:
     """W_Q, W_K and W_V with their biases."""
     own = [how.get(f"{part}_proj_weight") for part in "qkv"] if how.get("use_separate_proj_weight") else weight.chunk(3)
     biases = [None] * 3 if bias is None else bias.chunk(3)
-    return [(w.detach(), _still(b)) for w, b in zip(own, biases, strict=True)]
+    return [(w.detach(), _detached(b)) for w, b in zip(own, biases, strict=True)]
 
 
-def _still(t: Tensor | None) -> Tensor | None:
+def _detached(t: Tensor | None) -> Tensor | None:
     return None if t is None else t.detach()
 
 

@@ -76,7 +76,7 @@ def watch(
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
     kind = type(module).__name__
     config = HubConfig(kind, 0, 0, 1, 0, n_ctx, 1, "float32", tokenizer.pad_id, source="own module")
-    model = (OwnModel if decode is None else OwnWriter)(module, config, fields[0], call or (lambda asked, *inputs: asked(*inputs)))
+    model = (OwnModel if decode is None else OwnWriter)(module, config, fields[0], call or (lambda m, *inputs: m(*inputs)))
     return Scope(Checkpoint(Path(name or kind), model, tokenizer, {"examples": [example]}), device)
 
 
@@ -109,17 +109,17 @@ class OwnModel(HubModel):
         return (*ids, *(t.to(self.device) for t in own[0])) if own else ids
 
     def forward(self, text: Int[Tensor, "batch n"], *tensors: Tensor) -> Any:
-        made = self.asked(text, tensors)
-        found = next((t for t in (made if isinstance(made, tuple | list) else (made,)) if isinstance(t, Tensor)), None)
+        output = self.watched_output(text, tensors)
+        found = next((t for t in (output if isinstance(output, tuple | list) else (output,)) if isinstance(t, Tensor)), None)
         return {NUMBERS: text if found is None else found}
 
-    def asked(self, text: Int[Tensor, "batch n"], tensors: tuple[Tensor, ...] = ()) -> Any:
+    def watched_output(self, text: Int[Tensor, "batch n"], tensors: tuple[Tensor, ...] = ()) -> Any:
         """What the module answers, under watch. Raises ValueError if a recorded run shows no attention."""
         with watching(self.places(text)) as forward_pass:
-            made = self.call(self.module, *(tensors or (text,)))
+            output = self.call(self.module, *(tensors or (text,)))
         if forward_pass.recording is not None and not forward_pass.recording.attention:
-            raise ValueError(f"{self.config.architecture}: {next(iter(forward_pass.odd.values()), NOTHING)}")
-        return made
+            raise ValueError(f"{self.config.architecture}: {next(iter(forward_pass.unrecorded.values()), NOTHING)}")
+        return output
 
 
 class OwnWriter(OwnModel):
@@ -133,8 +133,8 @@ class OwnWriter(OwnModel):
     can_cache = False
 
     def forward(self, text: Int[Tensor, "batch n"], *tensors: Tensor) -> Float[Tensor, "batch n vocab"]:
-        made = self.asked(text, tensors)
-        logits = made if isinstance(made, Tensor) else next((t for t in made if isinstance(t, Tensor)), None)
+        output = self.watched_output(text, tensors)
+        logits = output if isinstance(output, Tensor) else next((t for t in output if isinstance(t, Tensor)), None)
         if logits is None or logits.dim() != 3 or logits.shape[:2] != text.shape:
             shape = None if logits is None else tuple(logits.shape)
             wanted = f"({text.shape[0]}, {text.shape[1]}, vocabulary)"
@@ -164,13 +164,13 @@ class OwnTokenizer(Tokenizer):
 
     def encode(self, text: str, *, before: str = "", after: str = "") -> Encoding:
         try:
-            made = self._encode(text)
+            inputs = self._encode(text)
         except Exception as error:      # it is the owner's, and may raise anything
             raise ValueError(f"encode cannot read this text ({type(error).__name__}: {error})") from None
-        if isinstance(made, Inputs):
-            n = len(made.tokens)
-            return OwnEncoding(text, tuple(range(n)), made.tokens, (None,) * n, tensors=made.tensors)
-        ids = [int(i) for i in made]
+        if isinstance(inputs, Inputs):
+            n = len(inputs.tokens)
+            return OwnEncoding(text, tuple(range(n)), inputs.tokens, (None,) * n, tensors=inputs.tensors)
+        ids = [int(i) for i in inputs]
         if not ids:
             raise ValueError("this text gives no tokens")
         return Encoding(text, tuple(ids), self.tokens(ids), tuple(self._places(text, ids)))
@@ -215,7 +215,7 @@ def scope_of(named: str) -> Scope:
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     make = getattr(loaded, function, None)
-    made = make() if callable(make) else None
-    if not isinstance(made, Scope):
-        raise ValueError(f"{function} in {path} should return what models.watch returns, not {type(made).__name__}")
-    return made
+    scope = make() if callable(make) else None
+    if not isinstance(scope, Scope):
+        raise ValueError(f"{function} in {path} should return what models.watch returns, not {type(scope).__name__}")
+    return scope

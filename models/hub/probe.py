@@ -50,9 +50,9 @@ def answering_position(module: nn.Module, sizes: HubConfig) -> int:
     """Which token's last vector a class is read from: 0 for the first, −1 for the last, by the gradient."""
     ids = _ids(module, sizes)
     with torch.enable_grad():
-        made = module(input_ids=ids, output_hidden_states=True)
-        last = made.hidden_states[-1]
-        gradient = torch.autograd.grad(made.logits.float().sum(), last, allow_unused=True)[0]
+        output = module(input_ids=ids, output_hidden_states=True)
+        last = output.hidden_states[-1]
+        gradient = torch.autograd.grad(output.logits.float().sum(), last, allow_unused=True)[0]
     reads = [] if gradient is None else gradient.reshape(*ids.shape, -1)[0].abs().sum(-1).nonzero().flatten().tolist()
     return -1 if reads == [ids.shape[1] - 1] else 0
 
@@ -62,10 +62,10 @@ def check_recorded(model: HubModel) -> None:
     """Raises CheckpointError if a short run of it shows no attention, or if its answer is no number."""
     ids = _ids(model.module, model.config)
     with record() as recording:
-        made = model(*[ids for _ in model.streams])
+        output = model(*[ids for _ in model.streams])
     if not recording.attention:
         raise CheckpointError(NOTHING)
-    for logits in _tensors(made):
+    for logits in _tensors(output):
         if not bool(logits.isfinite().all()):
             raise CheckpointError("with these weights the model's answer is not a number")
 
@@ -139,7 +139,7 @@ def _adds_up(model: HubModel) -> bool:
     """Whether each part of each layer takes and gives what its sublayer says, and what is read out of the last is the answer."""
     ids = _ids(model.module, model.config)
     with record() as recording:
-        made = model(*[ids for _ in model.streams])
+        output = model(*[ids for _ in model.streams])
     held = recording.activations
     pairs: list[tuple[Tensor, Tensor]] = []
     last: Tensor | None = None
@@ -153,19 +153,19 @@ def _adds_up(model: HubModel) -> bool:
         last = held[part.after].value if part.after else total
         pairs.append((part.layer_norm(total) if part.norm == "post" else total, last))
     if model.can_write:
-        pairs.append((model.readout(last), made))
+        pairs.append((model.readout(last), output))
     return all(_close(model, *pair) for pair in pairs)
 
 
 def _class_head(model: Classifier) -> Head | None:
     """The first way from the stream behind all layers to the classes that makes the run's own logits; None if none does."""
     with record() as recording:
-        made = model(_ids(model.module, model.config))[CLASSES]
+        output = model(_ids(model.module, model.config))[CLASSES]
     last = model.last_norm(recording.activations[model.sublayers[-1].after].value[:, model.position])
     for head in heads(model.module):
         with suppress(AttributeError, TypeError, IndexError, RuntimeError):       # a head of another kind
             found = head(last)
-            if found.shape == made.shape and _close(model, found, made):
+            if found.shape == output.shape and _close(model, found, output):
                 return head
     return None
 
@@ -174,5 +174,5 @@ def _close(model: HubModel, one: Tensor, other: Tensor) -> bool:
     return float((one - other).abs().max()) <= rounding_in(model.module.dtype) * max(1.0, float(other.abs().max()))
 
 
-def _tensors(made: Any) -> list[Tensor]:
-    return [made] if isinstance(made, Tensor) else list(made.values())
+def _tensors(output: Any) -> list[Tensor]:
+    return [output] if isinstance(output, Tensor) else list(output.values())

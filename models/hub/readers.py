@@ -31,8 +31,8 @@ class MaskedLM(HubModel):
         _, mask = tokenizer.special("mask") or (0, "hungry")
         return [f"The little dog was very {mask}.", f"She is {mask} a book."]
 
-    def answers_of(self, made: Any) -> Answers:
-        return {MASKED: made.logits}
+    def answers_of(self, output: Any) -> Answers:
+        return {MASKED: output.logits}
 
     def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
         row = streams["text"]
@@ -68,8 +68,8 @@ class Classifier(HubModel):
         """By its own last norm and head; of its classes alone."""
         return super().readout(x, output) if self.head is None or output != CLASSES else self.head(self.last_norm(x))
 
-    def answers_of(self, made: Any) -> Answers:
-        return {CLASSES: made.logits}
+    def answers_of(self, output: Any) -> Answers:
+        return {CLASSES: output.logits}
 
     def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
         n = len(streams["text"].ids)
@@ -93,8 +93,8 @@ class QuestionAnswering(HubModel):
             return [["3 4 5", "6 7 8 9"]]
         return [["Where is Mary?", "Mary went to the kitchen. John moved to the garden."]]
 
-    def answers_of(self, made: Any) -> Answers:
-        return {"start": made.start_logits, "end": made.end_logits}
+    def answers_of(self, output: Any) -> Answers:
+        return {"start": output.start_logits, "end": output.end_logits}
 
     def outputs(self, answers: Answers, streams: Mapping[str, Encoding], tokenizer: Tokenizer) -> dict[str, Output]:
         row, n = streams["text"], len(streams["text"].ids)

@@ -35,18 +35,18 @@ class Pass:
         self.linears = Linears()
         self.calls: dict[str, int] = {}                       # name of a kind → how many attentions of it there were
         self.masks: dict[tuple, tuple[Tensor | None, Explanation]] = {}
-        self.open: AttentionSite | None = None                # the last attention, whose W_O may come next
+        self.open_site: AttentionSite | None = None           # the last attention, whose W_O may come next
         self.position_table: Tensor | None = None             # the vectors of places, from the first one that a text stands at
         self._makers: dict[int, tuple[Tensor, str]] = {}
-        self.odd: dict[str, str] = {}                         # path → why an attention there could not be recorded
+        self.unrecorded: dict[str, str] = {}                  # path → why an attention there could not be recorded
 
     def attend(self, call: Call, run: Callable[[Tensor | None, bool], Tensor]) -> Tensor:
         """One attention; `run` makes the call with a mask. Its result is untouched unless an edit changes its mask."""
         frame, q = self.frame, call.q
         kind = self.places.kind(frame)
         n_query, n_key = q.shape[2], call.k.shape[2]
-        if odd := self._odd(kind, n_query, n_key):
-            self.pass_over(odd)
+        if misfit := self._misfit(kind, n_query, n_key):
+            self.pass_over(misfit)
             return run(call.attn_mask, call.is_causal)
         number = self.calls[kind.name] = self.calls.get(kind.name, -1) + 1
         explanation = self._explanation(call, kind)
@@ -66,25 +66,25 @@ class Pass:
 
     def pass_over(self, reason: str) -> None:
         """Say why an attention of the module at work is not recorded."""
-        self.odd[self.frame.path] = reason
+        self.unrecorded[self.frame.path] = reason
 
-    def called(self, linear: Linear) -> None:
+    def note_product(self, linear: Linear) -> None:
         """A product with a matrix: perhaps the W_O of the attention before it."""
         self.linears.add(linear)
-        if (site := self.open) is None:
+        if (site := self.open_site) is None:
             return
-        self.open = None
+        self.open_site = None
         if reads_joined(linear, site.out):
             self._with_output(site, linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
 
-    def made(self, tensors: Sequence[Tensor]) -> None:
+    def note_outputs(self, tensors: Sequence[Tensor]) -> None:
         """The module at work has made these; of those that look like weights the innermost that made them is known later."""
         if self.recording is not None:
             for t in tensors[1:]:
                 if t.dim() == 4:
                     self._makers.setdefault(t.untyped_storage().data_ptr(), (t, self.frame.path))
 
-    def made_by(self, t: Tensor) -> str:
+    def maker(self, t: Tensor) -> str:
         """The path of the module that made this; empty where none did."""
         return self._makers.get(t.untyped_storage().data_ptr(), (None, ""))[1]
 
@@ -96,10 +96,10 @@ class Pass:
         for tap in taps:
             if tap.name not in self.recording.activations and (not tap.largest or value.numel() <= tap.largest):
                 stream = self.places.kind(self.frame).query_stream
-                made = value if tap.make is None else tap.make(value)
-                self.recording.tap("", tap.name, made, stream, tap.feature, tap.formula)
+                kept = value if tap.make is None else tap.make(value)
+                self.recording.tap("", tap.name, kept, stream, tap.feature, tap.formula)
 
-    def looked_up(self, ids: Tensor, table: Tensor, vectors: Tensor) -> None:
+    def note_lookup(self, ids: Tensor, table: Tensor, vectors: Tensor) -> None:
         """Vectors taken from a table: those of the tokens, or of places that follow each other, one for each token."""
         kind, n = self.places.kind(self.frame), self.places.n_query
         if ids.shape[-1:] != (n,) or vectors.dim() not in (2, 3) or self.recording is None:
@@ -123,7 +123,7 @@ class Pass:
         own = self.places.token_table
         return own is not None and same_memory(own, table)
 
-    def _odd(self, kind: SiteKind, n_query: int, n_key: int) -> str:
+    def _misfit(self, kind: SiteKind, n_query: int, n_key: int) -> str:
         """Why this attention has no place on the tokens of its streams; empty if it has one."""
         tokens = self.places.n_query, self.places.n_key.get(kind.key_stream, n_key)
         if (n_query, n_key) == tokens:
@@ -162,11 +162,11 @@ class Pass:
         if call.output is not None:
             self._with_output(site, *call.output)
         else:
-            self.open = site
+            self.open_site = site
 
     def _with_output(self, site: AttentionSite, weight: Tensor, bias: Tensor | None) -> None:
         """The attention with its W_O, and what that makes."""
         if site.projections:
             self.recording.attention[site.name] = with_projections(site, site.projections | {"W_O": (weight, bias)})
-        made = Product(site.out.transpose(1, 2).flatten(2), weight, bias)
-        self.recording.tap(site.name, "attn_out", made, site.query_stream, "d_model", "Concat(head_out)·W_O")
+        attn_out = Product(site.out.transpose(1, 2).flatten(2), weight, bias)
+        self.recording.tap(site.name, "attn_out", attn_out, site.query_stream, "d_model", "Concat(head_out)·W_O")

@@ -24,10 +24,10 @@ class Rotary:
         because with some scalings the module keeps how long its last text was."""
         module = deepcopy(self.module)
         device = next((b.device for b in module.buffers()), torch.device("cpu"))
-        made = module(torch.zeros(1, device=device), torch.arange(n, device=device)[None])
-        if not (isinstance(made, tuple) and len(made) == 2 and all(_is_table(t, n) for t in made)):
+        tables = module(torch.zeros(1, device=device), torch.arange(n, device=device)[None])
+        if not (isinstance(tables, tuple) and len(tables) == 2 and all(_is_table(t, n) for t in tables)):
             return None
-        halves = [t[0].float().cpu().chunk(2, dim=-1) for t in made]
+        halves = [t[0].float().cpu().chunk(2, dim=-1) for t in tables]
         if not all(torch.equal(first, second) for first, second in halves):
             return None
         return Rotation(*(first for first, _ in halves), self.miss)

@@ -25,45 +25,46 @@ from models.hub.taps import Taps
 class Watch(TorchFunctionMode):
     """Sees every torch function of a pass; changes none but attention under an edit."""
 
-    def __init__(self, of: Pass) -> None:
+    def __init__(self, forward_pass: Pass) -> None:
         super().__init__()
-        self.of = of
+        self.forward_pass = forward_pass
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
-            return _scaled_dot_product(self.of, func, *args, **kwargs)
+            return _scaled_dot_product(self.forward_pass, func, *args, **kwargs)
         if func is F.multi_head_attention_forward:
-            return multi_head.attend(self.of, func, *args, **kwargs)
-        made = func(*args, **kwargs)
+            return multi_head.attend(self.forward_pass, func, *args, **kwargs)
+        result = func(*args, **kwargs)
         if func is F.embedding and len(args) > 1:
-            self.of.looked_up(args[0], args[1], made)
-        if self.of.recording is not None and (linear := linear_of(func, args, kwargs, made)) is not None:
-            self.of.called(linear)
-        return made
+            self.forward_pass.note_lookup(args[0], args[1], result)
+        if self.forward_pass.recording is not None and (linear := linear_of(func, args, kwargs, result)) is not None:
+            self.forward_pass.note_product(linear)
+        return result
 
 
 def _scaled_dot_product(
-    of: Pass, func: Callable, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+    forward_pass: Pass, func: Callable, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
 ) -> Tensor:
     if query.dim() != 4:
         lifted = [t.reshape(-1, 1, *t.shape[-2:]) if t.dim() == 3 else t.view(1, 1, *t.shape) for t in (query, key, value)]
         mask = attn_mask[:, None] if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
-        return _scaled_dot_product(of, func, *lifted, mask, dropout_p, is_causal, scale, enable_gqa).view(*query.shape[:-1], -1)
+        out = _scaled_dot_product(forward_pass, func, *lifted, mask, dropout_p, is_causal, scale, enable_gqa)
+        return out.view(*query.shape[:-1], -1)
     groups = query.shape[1] // key.shape[1]
-    if of.places.n_query == 1 and query.shape[1] == key.shape[1] and query.shape[2] == of.places.groups > 1:
-        return _packed(of, func, query, key, value, attn_mask, dropout_p, scale)
+    if forward_pass.places.n_query == 1 and query.shape[1] == key.shape[1] and query.shape[2] == forward_pass.places.groups > 1:
+        return _packed(forward_pass, func, query, key, value, attn_mask, dropout_p, scale)
 
     def run(mask: Tensor | None, causal: bool) -> Tensor:
         how = {"enable_gqa": True} if enable_gqa or groups > 1 else {}
         return func(query, key, value, attn_mask=mask, dropout_p=dropout_p, is_causal=causal, scale=scale, **how)
 
-    return of.attend(Call(query, key, value, attn_mask, is_causal, scale), run)
+    return forward_pass.attend(Call(query, key, value, attn_mask, is_causal, scale), run)
 
 
 def _packed(
-    of: Pass, func: Callable, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float,
+    forward_pass: Pass, func: Callable, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float,
     scale: float | None,
 ) -> Tensor:
     """One query whose heads were laid as rows beside the key head that they share: (batch, key head, head of the group, d_head)."""
@@ -74,11 +75,12 @@ def _packed(
             mask = mask.expand(batch, n_key_heads * group, 1, -1).reshape(batch, n_key_heads, group, -1)
         return func(query, key, value, attn_mask=mask, dropout_p=dropout_p, scale=scale).reshape(batch, -1, 1, value.shape[-1])
 
-    asked = query.reshape(batch, n_key_heads * group, 1, d_head)
+    joined_heads = query.reshape(batch, n_key_heads * group, 1, d_head)
     mask = attn_mask
     if mask is not None and mask.shape[1] > 1:
         mask = mask.reshape(batch, n_key_heads * group, 1, -1)
-    out = of.attend(Call(asked, key, value, mask, False, scale), lambda m, causal: run(attn_mask if m is mask else m, causal))
+    call = Call(joined_heads, key, value, mask, False, scale)
+    out = forward_pass.attend(call, lambda m, causal: run(attn_mask if m is mask else m, causal))
     return out.reshape(batch, n_key_heads, group, -1)
 
 
@@ -89,11 +91,11 @@ _pass: ContextVar[Pass | None] = ContextVar("pass", default=None)
 def watching(places: Places) -> Iterator[Pass]:
     """Watch the forward passes made inside the block, in this thread of work only: they are recorded into the recording under
     way, if there is one, under the edits in force."""
-    of = Pass(places)
-    token = _pass.set(of)
+    forward_pass = Pass(places)
+    token = _pass.set(forward_pass)
     try:
-        with Watch(of):
-            yield of
+        with Watch(forward_pass):
+            yield forward_pass
     finally:
         _pass.reset(token)
 
@@ -107,22 +109,22 @@ def mark_modules(module: nn.Module, taps: Taps) -> None:
 
 def _enter(path: str, taps: Taps) -> Callable:
     def enter(module: nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> None:
-        if (of := _pass.get()) is None:
+        if (forward_pass := _pass.get()) is None:
             return
         frame = Frame(path, tuple(t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)))
-        of.frames.append(frame)
-        of.tap([tap for tap in taps.by_path.get(path, ()) if tap.of_input], frame.inputs)
+        forward_pass.frames.append(frame)
+        forward_pass.tap([tap for tap in taps.by_path.get(path, ()) if tap.of_input], frame.inputs)
 
     return enter
 
 
 def _leave(path: str, taps: Taps) -> Callable:
     def leave(module: nn.Module, args: tuple, output: Any) -> None:
-        if (of := _pass.get()) is None or not of.frames:
+        if (forward_pass := _pass.get()) is None or not forward_pass.frames:
             return
-        made = [t for t in (output if isinstance(output, tuple) else (output,)) if isinstance(t, Tensor)]
-        of.made(made)
-        of.tap([tap for tap in taps.by_path.get(path, ()) if not tap.of_input], made)
-        of.frames.pop()
+        outputs = [t for t in (output if isinstance(output, tuple) else (output,)) if isinstance(t, Tensor)]
+        forward_pass.note_outputs(outputs)
+        forward_pass.tap([tap for tap in taps.by_path.get(path, ()) if not tap.of_input], outputs)
+        forward_pass.frames.pop()
 
     return leave
