@@ -37,9 +37,9 @@ class Walk:
     q: Float[Tensor, "d_q"]
     k: Float[Tensor, "key d_k"]
     v: Float[Tensor, "key d_v"]
-    compared: Comparison                      # how q meets each k, number by number
-    named: tuple[NamedTerm, ...]              # what is added to that; empty in most models
-    scores: Float[Tensor, "key"]              # what the terms of `compared` and the named ones sum to, before the mask
+    comparison: Comparison                    # how q meets each k, number by number
+    named_terms: tuple[NamedTerm, ...]        # what is added to that; empty in most models
+    scores: Float[Tensor, "key"]              # what the terms of `comparison` and the named ones sum to, before the mask
     allowed: Bool[Tensor, "key"]
     masked: Float[Tensor, "key"]              # scores, −∞ where the mask blocks
     weights: Float[Tensor, "key"]
@@ -50,12 +50,12 @@ class Walk:
     @property
     def raw(self) -> Float[Tensor, "key"]:
         """q·k as the sum of its products, before any scaling; under the scaled dot product not yet the score."""
-        return self.compared.met.sum(-1)
+        return self.comparison.elementwise.sum(-1)
 
     @property
     def content(self) -> Float[Tensor, "key"]:
         """The similarity of q and k as the sum of its terms: the score where no other term is added."""
-        return self.compared.terms.sum(-1)
+        return self.comparison.terms.sum(-1)
 
 
 def walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
@@ -71,13 +71,13 @@ def walk(site: AttentionSite, query: int, head: int, batch: int = 0) -> Walk:
     allowed = site.allowed(batch, head, rows)[place]
     scores, weights = site.scores(head, batch, rows)[place], site.weights(head, batch, rows)[place]    # (key,)
     b, position = site.head_out(head, batch, rows)[place], torch.tensor([query])
-    named = tuple(
+    named_terms = tuple(
         NamedTerm(term.name, term.products(head, query, site.n_key, batch), term.scores(head, position, site.n_key, batch)[0])
         for term in site.terms
     )
     return Walk(
         query, head, site.x[batch, query], site.memory[batch], q, k, v, compare(site.similarity, q, k),
-        named, scores, allowed, scores.masked_fill(~allowed, -torch.inf), weights, weights[:, None] * v, b,
+        named_terms, scores, allowed, scores.masked_fill(~allowed, -torch.inf), weights, weights[:, None] * v, b,
         b @ block(site, "W_O", head)[0] if site.projections else None,
     )
 

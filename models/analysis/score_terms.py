@@ -15,8 +15,8 @@ class Comparison:
 
     q: Float[Tensor, "d"]             # the query as it is compared: q, q/‖q‖, q·M or W q
     k: Float[Tensor, "key d"]         # the keys as they are compared: k, k/‖k‖, k or U k
-    met: Float[Tensor, "key d"]       # their products, number by number; for the additive one tanh of their sums
-    terms: Float[Tensor, "key d"]     # met; for the scaled dot product met/√d, the cosine t·met, the additive one v∘met
+    elementwise: Float[Tensor, "key d"]   # e = q∘k, number by number; for the additive one tanh(q + k)
+    terms: Float[Tensor, "key d"]     # e; for the scaled dot product e/√d, the cosine t·e, the additive one v∘e
 
 
 def sides(
@@ -34,11 +34,11 @@ def sides(
 def compare(similarity: Similarity, q: Float[Tensor, "d"], k: Float[Tensor, "key e"]) -> Comparison:
     """One query beside every key, by the readable route of models/layers/similarity.py taken apart."""
     q, k = sides(similarity, q, k)
-    met = (q + k).tanh() if similarity.name == "additive" else q * k
+    elementwise = (q + k).tanh() if similarity.name == "additive" else q * k
     terms = {
-        "scaled dot": lambda: met / q.shape[-1] ** 0.5,
-        "cosine": lambda: similarity.learned["log_t"].exp() * met,
-        "additive": lambda: similarity.learned["v"] * met,
-        TIMES: lambda: similarity.learned["s"] * met,
-    }.get(similarity.name, lambda: met)()
-    return Comparison(q, k, met, terms)
+        "scaled dot": lambda: elementwise / q.shape[-1] ** 0.5,
+        "cosine": lambda: similarity.learned["log_t"].exp() * elementwise,
+        "additive": lambda: similarity.learned["v"] * elementwise,
+        TIMES: lambda: similarity.learned["s"] * elementwise,
+    }.get(similarity.name, lambda: elementwise)()
+    return Comparison(q, k, elementwise, terms)

@@ -14,8 +14,8 @@ def check_walk(trace: Trace, site: AttentionSite, query: int, head: int) -> list
 
     Limits are as in models.analysis.checks: 1e-5 of the size of what is summed, more for what a model made in half precision."""
     w = walk(site, query, head)
-    terms = torch.cat([w.compared.terms, *(term.products for term in w.named)], -1)
-    score = " + ".join([site.similarity.formula, *(term.name for term in w.named)])
+    terms = torch.cat([w.comparison.terms, *(term.products for term in w.named_terms)], -1)
+    score = " + ".join([site.similarity.formula, *(term.name for term in w.named_terms)])
     within = [
         _check("the terms add up to the score", terms.sum(-1) - w.scores, terms.abs().sum(-1),
                f"Largest difference of their sum from the score {score}, over all keys of this query"),

@@ -93,8 +93,8 @@ def test_the_walks_payload_is_the_walk(trace, at):
     header, arrays = unpack(inside_cell.walk(trace, at, TERMS))
     w = head_walk.walk(at.site, at.query, at.head)
     assert header["indices"] == list(range(at.site.k.shape[2]))
-    np.testing.assert_array_equal(arrays["products"], w.compared.met.numpy())
-    np.testing.assert_array_equal(arrays["terms"], w.compared.terms.numpy())
+    np.testing.assert_array_equal(arrays["products"], w.comparison.elementwise.numpy())
+    np.testing.assert_array_equal(arrays["terms"], w.comparison.terms.numpy())
     for name in ("a", "memory", "q", "k", "v", "raw", "scores", "masked", "weights", "parts", "b"):
         np.testing.assert_array_equal(arrays[name], getattr(w, name).numpy(), err_msg=name)
     np.testing.assert_allclose(arrays["products"].sum(-1), arrays["raw"], rtol=1e-5, atol=1e-5)

@@ -81,7 +81,8 @@ def test_the_slider_walks_from_the_vectors_to_the_output(opened, trace):
     n, d, d_model = len(w.weights), trace.attention[SITE].d_head, len(w.a)
     slider, root = page.locator(".walk input[type=range]"), page.locator(".walk")
     checked = {
-        0: [("a", w.memory, d_model)], 1: [("k", w.k, d), ("v", w.v, d)], 2: [("products", w.compared.met, d), ("raw", w.raw, 1)],
+        0: [("a", w.memory, d_model)], 1: [("k", w.k, d), ("v", w.v, d)],
+        2: [("products", w.comparison.elementwise, d), ("raw", w.raw, 1)],
         3: [("scores", w.scores, 1)], 4: [("masked", w.masked, 1)], 5: [("weights", w.weights, 1)],
         6: [("parts", w.parts, d)], 7: [("parts", w.parts, d)],
     }  # fmt: skip

@@ -49,8 +49,8 @@ def test_the_walk_ends_where_the_module_does(run, name, head):
     query = site.q.shape[2] - 2
     w = head_walk.walk(site, query, head)
     torch.testing.assert_close(w.b, site.out[0, head, query])
-    torch.testing.assert_close(w.compared.terms.sum(-1), w.scores)
-    torch.testing.assert_close(w.compared.met.sum(-1), w.raw)
+    torch.testing.assert_close(w.comparison.terms.sum(-1), w.scores)
+    torch.testing.assert_close(w.comparison.elementwise.sum(-1), w.raw)
     torch.testing.assert_close(w.parts.sum(0), w.b)
     torch.testing.assert_close(w.scores.masked_fill(~w.allowed, -torch.inf).softmax(-1), w.weights)
     torch.testing.assert_close(w.raw, torch.einsum("d,kd->k", site.q[0, head, query], site.k[0, head]))
@@ -240,18 +240,19 @@ def test_the_walk_of_any_similarity_adds_up(similarity):
     for site in recording.attention.values():
         w = head_walk.walk(site, 2, 1)
         q, k, learned = site.q[0, 1, 2], site.k[0, 1], site.similarity.learned
-        met = {"q": q, "k": k, "met": q * k}                    # as they are compared, and their products
+        compared = {"q": q, "k": k, "elementwise": q * k}       # as they are compared, and their products
         if similarity == "cosine":
             q_one, k_one = q / q.norm(), k / k.norm(dim=-1, keepdim=True)
-            met = {"q": q_one, "k": k_one, "met": q_one * k_one}
+            compared = {"q": q_one, "k": k_one, "elementwise": q_one * k_one}
         elif similarity == "general":
-            met = {"q": learned["M"].T @ q, "k": k, "met": (learned["M"].T @ q) * k}
+            compared = {"q": learned["M"].T @ q, "k": k, "elementwise": (learned["M"].T @ q) * k}
         elif similarity == "additive":
             added = [learned["W"] @ q + learned["U"] @ key for key in k]
-            met = {"q": learned["W"] @ q, "k": torch.stack([learned["U"] @ key for key in k]), "met": torch.stack(added).tanh()}
-        for name, wanted in met.items():
-            torch.testing.assert_close(getattr(w.compared, name), wanted, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(w.raw, met["met"].sum(-1), rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(w.compared.terms, terms_by_hand(similarity, q, k, learned), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(w.compared.terms.sum(-1), w.scores, rtol=1e-4, atol=1e-5)
+            keys = torch.stack([learned["U"] @ key for key in k])
+            compared = {"q": learned["W"] @ q, "k": keys, "elementwise": torch.stack(added).tanh()}
+        for name, wanted in compared.items():
+            torch.testing.assert_close(getattr(w.comparison, name), wanted, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(w.raw, compared["elementwise"].sum(-1), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(w.comparison.terms, terms_by_hand(similarity, q, k, learned), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(w.comparison.terms.sum(-1), w.scores, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(w.parts.sum(0), site.out[0, 1, 2], rtol=1e-4, atol=1e-5)

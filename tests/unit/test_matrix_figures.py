@@ -364,8 +364,8 @@ def test_the_walks_arrays_read_back(traces: dict[str, Trace], name: str) -> None
         arrays = {
             "a": at.site.x[0, 2], "memory": at.site.memory[0], "q": at.site.q[0, at.head, 2], "k": at.site.k[0, at.head],
             "v": at.site.v[0, at.head], "scores": at.site.scores(at.head)[2], "allowed": at.site.allowed()[2], "masked": w.masked,
-            "weights": at.site.weights(at.head)[2], "parts": w.parts, "b": w.b, "compared_q": w.compared.q,
-            "compared_k": w.compared.k, "met": w.compared.met, "terms": w.compared.terms, **learned,
+            "weights": at.site.weights(at.head)[2], "parts": w.parts, "b": w.b, "compared_q": w.comparison.q,
+            "compared_k": w.comparison.k, "met": w.comparison.elementwise, "terms": w.comparison.terms, **learned,
         }  # fmt: skip
         of_heads = set() if name == "alignment" else {"added", "head_out", "heads_added", "bias", "output", "residual"}
         assert set(held) == {*arrays, *of_heads, "query_tokens", "key_tokens", "query"}

@@ -65,7 +65,7 @@ def by_hand(scope: Scope, trace: Trace, at: inside_cell.Cell, key: int) -> dict[
 
 def test_each_term_is_the_papers_number_by_number(scope, trace, at):
     w = at.walk
-    found = {"content": (w.compared.terms, w.content), **{term.name: (term.products, term.scores) for term in w.named}}
+    found = {"content": (w.comparison.terms, w.content), **{term.name: (term.products, term.scores) for term in w.named_terms}}
     assert tuple(found) == NAMES
     for key in (KEY, QUERY, 0, 12):
         expected = by_hand(scope, trace, at, key)
@@ -100,7 +100,7 @@ def test_the_walk_shows_the_terms_and_their_sum(trace, at):
     shown = header["indices"]
     w = at.walk
     np.testing.assert_array_equal(arrays["content"], w.content[shown])
-    for term in w.named:
+    for term in w.named_terms:
         np.testing.assert_array_equal(arrays[term.name], term.scores[shown])
         strips = arrays[f"{term.name} products"].reshape(len(shown), -1)
         np.testing.assert_array_equal(strips, term.products[shown])
@@ -126,7 +126,7 @@ def test_the_sentences_say_what_the_terms_are(trace, at):
     stages = {stage.name: stage for stage in inside_cell.stages(trace, near, TERMS)}
     assert "here 2 before “d”" in stages["position"].sentence
     assert "Here it is the same text." in stages["segment"].sentence
-    values = [near.walk.content[1], *(term.scores[1] for term in near.walk.named), near.walk.scores[1]]
+    values = [near.walk.content[1], *(term.scores[1] for term in near.walk.named_terms), near.walk.scores[1]]
     said = [f"{float(value):.2f}".replace("-", "−") for value in values]
     expected = f"For “b”: content {said[0]}, position {said[1]} and segment {said[2]} make {said[3]}."
     assert stages["Σ"].sentence.endswith(expected)
@@ -180,11 +180,11 @@ def test_all_that_is_divided_takes_part_in_the_scaling(at):
 def test_the_files_name_the_terms(trace, at):
     heading, *rows = csv.reader(io.StringIO(files.walk_csv(trace, at)))
     first = dict(zip(heading, rows[KEY], strict=False))
-    assert np.float32(first["position term"]) == at.walk.named[0].scores[KEY].numpy()
+    assert np.float32(first["position term"]) == at.walk.named_terms[0].scores[KEY].numpy()
     numbers = [name for name in heading if name.startswith("segment term ")]
     assert numbers == [f"segment term {i + 1}" for i in range(at.site.d_head)]
     held = np.load(io.BytesIO(files.walk_npz(trace, at)))
-    np.testing.assert_array_equal(held["segment_terms"], at.walk.named[1].products)
+    np.testing.assert_array_equal(held["segment_terms"], at.walk.named_terms[1].products)
     np.testing.assert_array_equal(held["content_scores"], at.walk.content)
 
 

@@ -32,12 +32,12 @@ class Column:
 def arrays(site: AttentionSite, w: Walk, rows: list[int]) -> dict[str, Tensor]:
     """What the columns are made of, for the keys in `rows`."""
     made = {
-        "a": w.a, "memory": w.memory[rows], "q": w.q, "k": w.k[rows], "v": w.v[rows], "compared_q": w.compared.q,
-        "compared_k": w.compared.k[rows], "products": w.compared.met[rows], "terms": w.compared.terms[rows],
+        "a": w.a, "memory": w.memory[rows], "q": w.q, "k": w.k[rows], "v": w.v[rows], "compared_q": w.comparison.q,
+        "compared_k": w.comparison.k[rows], "products": w.comparison.elementwise[rows], "terms": w.comparison.terms[rows],
         "scores": w.scores[rows], "masked": w.masked[rows], "weights": w.weights[rows], "parts": w.parts[rows], "b": w.b,
     }
     more = {"scaled dot": {"raw": w.raw[rows]}, "additive": {"learned_v": site.similarity.learned.get("v")}}
-    named = {products_of(term.name): term.products[rows] for term in w.named}
+    named = {products_of(term.name): term.products[rows] for term in w.named_terms}
     named |= {name: scores[rows] for name, scores in named_scores(w).items()}
     return made | more.get(site.similarity.name, {}) | named
 

@@ -9,7 +9,7 @@ from viz_app.views.inside.text import number
 def _scaled_dot(s: Scene) -> list[Stage]:
     d = s.site.d_head
     what, leaves, symbol, name = "the score", s.score, "α_{i,j}", "scores"
-    if s.w.named:
+    if s.w.named_terms:
         what, leaves, symbol, name = "the content term", number(s.w.content[s.key]), CONTENT, CONTENT
     return [
         Stage(
@@ -76,7 +76,7 @@ def _general(s: Scene) -> list[Stage]:
 
 
 def _additive(s: Scene) -> list[Stage]:
-    alignment, d = words.is_alignment(s.site), len(s.w.compared.q)
+    alignment, d = words.is_alignment(s.site), len(s.w.comparison.q)
     left, right, before = ("W s_{i−1}", "U h_{j}", "a") if alignment else ("W q^{i}", "U k^{j}", "k")
     who, whom = ("the state", "every h(j)") if alignment else ("the query", "every key")
     top = {"a": "a"} if alignment else {"k": "q"}

@@ -23,7 +23,7 @@ def walk_csv(trace: Trace, cell: Cell) -> str:
     w, names = cell.walk, labels(trace.axes(cell.site)[1])
     raw = {"q·k": w.raw} if cell.site.similarity.name == "scaled dot" else {}
     sums = {f"{name} term": scores for name, scores in named_scores(w).items()}
-    products = {"term": w.compared.terms, **{f"{term.name} term": term.products for term in w.named}, "weight·v": w.parts}
+    products = {"term": w.comparison.terms, **{f"{term.name} term": term.products for term in w.named_terms}, "weight·v": w.parts}
     heading = ["key", *raw, *sums, "score", "allowed", "masked", "weight"]
     for product, of in products.items():
         heading += [f"{product} {d + 1}" for d in range(of.shape[1])]
@@ -42,8 +42,9 @@ def walk_npz(trace: Trace, cell: Cell) -> bytes:
     query, key = trace.axes(cell.site)
     names = ("a", "memory", "q", "k", "v", "scores", "allowed", "masked", "weights", "parts", "b")
     arrays = {name: getattr(w, name).numpy() for name in names}
-    compared = {"compared_q": w.compared.q, "compared_k": w.compared.k, "met": w.compared.met, "terms": w.compared.terms}
-    compared |= {f"{term.name}_terms": term.products for term in w.named}
+    one = w.comparison
+    compared = {"compared_q": one.q, "compared_k": one.k, "met": one.elementwise, "terms": one.terms}
+    compared |= {f"{term.name}_terms": term.products for term in w.named_terms}
     compared |= {f"{name}_scores": scores for name, scores in named_scores(w).items()}
     more = compared | {f"learned_{name}": value for name, value in cell.site.similarity.learned.items()}
     if cell.site.projections:

@@ -14,7 +14,7 @@ CONTENT = "content"      # what q and k come to is called beside other terms
 
 def named_scores(w: Walk) -> dict[str, Tensor]:
     """Name of a term → what it is at each key; nothing where the similarity is all there is."""
-    return {CONTENT: w.content, **{term.name: term.scores for term in w.named}} if w.named else {}
+    return {CONTENT: w.content, **{term.name: term.scores for term in w.named_terms}} if w.named_terms else {}
 
 
 def products_of(name: str) -> str:
@@ -24,11 +24,11 @@ def products_of(name: str) -> str:
 
 def term_stages(s: Scene) -> list[Stage]:
     """A stage for each named term, and one in which all are added; none where there is none."""
-    each = [_stage(s, term, of) for term, of in zip(s.w.named, s.site.terms, strict=True)]
+    each = [_stage(s, term, of) for term, of in zip(s.w.named_terms, s.site.terms, strict=True)]
     if not each:
         return []
     values = [f"{name} {number(scores[s.key])}" for name, scores in named_scores(s.w).items()]
-    names = (CONTENT, *(term.name for term in s.w.named))
+    names = (CONTENT, *(term.name for term in s.w.named_terms))
     strips = ("terms", *(products_of(name) for name in names[1:]))
     columns = tuple(column for both in zip(strips, names, strict=True) for column in both)
     return [*each, Stage(

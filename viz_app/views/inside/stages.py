@@ -13,7 +13,7 @@ def stages(s: Scene) -> list[Stage]:
     alignment = words.is_alignment(s.site)
     first = [_states(s)] if alignment else [_vectors(s), _projections(s)]
     compared = [*COMPARED[s.site.similarity.name](s), *term_stages(s)]
-    before = ("scores",) if s.w.named else tuple(c for c in compared[-1].columns if c in ("terms", "raw", "scores"))
+    before = ("scores",) if s.w.named_terms else tuple(c for c in compared[-1].columns if c in ("terms", "raw", "scores"))
     value, result = ("h", "c") if alignment else ("v", "b")
     score = "e" if alignment else "α"
     share_of = "α" if alignment else "α̂"
