@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def record_score(task: Task, out: Path, device: torch.device) -> None:
         return
     cases = task.held_out()
     scope = load(out, device=device)
-    print(f"held-out {_recorded(scope, task.metric, _write_all(scope, cases), cases)}; checkpoint in {out}")
+    print(f"held-out {_record_cases(scope, task.metric, _write_all(scope, cases), cases)}; checkpoint in {out}")
     _print_signature(task.metric, cases)
 
 
@@ -52,15 +52,16 @@ def _print_signature(metric: str, cases: list[Case]) -> None:
         print(f"sacrebleu's signature: {said}")
 
 
-def _recorded(scope: Scope, metric: str, texts: list[str], cases: list[Case]) -> str:
+def _record_cases(scope: Scope, metric: str, texts: list[str], cases: list[Case]) -> str:
     """Add the score, and the score by length, to a checkpoint's record; returns the score in words."""
     result = METRICS[metric](texts, cases)
     groups = [asdict(group) | {"score": round(group.score, 2)} for group in by_length(texts, cases, metric)]
-    add_to_record(scope.path, **_measured(scope, metric, result, len(cases)), by_length=groups, signature=signature(metric, cases))
+    entry = _score_entry(scope, metric, result, len(cases))
+    add_to_record(scope.path, **entry, by_length=groups, signature=signature(metric, cases))
     return f"{metric}: {result:.2f} over {len(cases)} cases"
 
 
-def _measured(scope: Scope, metric: str, result: float, n_cases: int) -> dict[str, Any]:
+def _score_entry(scope: Scope, metric: str, result: float, n_cases: int) -> dict[str, Any]:
     """A score as a record holds it, with what it was measured on (models.training.scores)."""
     scores = {f"held-out {metric}": round(result, 2), "cases": n_cases}
     return {"scores": scores, "measured_on": scope.weights_digest}
@@ -75,20 +76,20 @@ def _predict(task: LanguageTask, scope: Scope, limit: int | None = None, *, reco
         print(f"{name:24} {value:10,.3f}")
     print(f"over {len(passages):,} held-out passages, {sum(len(passage.labels) for passage in passages):,} tokens")
     if record:
-        add_to_record(scope.path, **_likelihoods(scope, measured | counted, len(passages)))
+        add_to_record(scope.path, **_likelihoods_entry(scope, measured | counted, len(passages)))
 
 
 def _measure(task: Answering, scope: Scope, limit: int | None = None, *, record: bool = False, of: str = "") -> None:
     """Print how well a model that does not write answers held-out cases; add it to the record if asked."""
-    found, n = _measured_by(task, scope, limit, of)
-    for name, value in found.items():
+    measures, n = _task_measures(task, scope, limit, of)
+    for name, value in measures.items():
         print(f"{name:32} {value:10,.3f}")
     print(f"over {n:,} held-out cases")
     if record:
-        add_to_record(scope.path, **_scores(scope, task.metric, found, n))
+        add_to_record(scope.path, **_measures_entry(scope, task.metric, measures, n))
 
 
-def _measured_by(task: Answering, scope: Scope, limit: int | None, of: str = "") -> tuple[dict[str, float], int]:
+def _task_measures(task: Answering, scope: Scope, limit: int | None, of: str = "") -> tuple[dict[str, float], int]:
     """The task's own measures, with a bar, and over how many cases."""
     n_cases = 0
     with tqdm(unit="case", leave=False, desc=of or None) as bar:
@@ -98,17 +99,17 @@ def _measured_by(task: Answering, scope: Scope, limit: int | None, of: str = "")
             bar.total, n_cases = total, total
             bar.update(done - bar.n)
 
-        found = task.measured(scope.model, limit, progress=show)
-    return found, n_cases
+        measures = task.evaluate(scope.model, limit, progress=show)
+    return measures, n_cases
 
 
-def _scores(scope: Scope, metric: str, found: Mapping[str, float], n_cases: int) -> dict[str, Any]:
+def _measures_entry(scope: Scope, metric: str, measures: Mapping[str, float], n_cases: int) -> dict[str, Any]:
     """Measures as a record holds them: the task's own first."""
-    scores = {f"held-out {metric}" if name == metric else name: round(value, 4) for name, value in found.items()}
+    scores = {f"held-out {metric}" if name == metric else name: round(value, 4) for name, value in measures.items()}
     return {"scores": scores | {"cases": n_cases}, "measured_on": scope.weights_digest}
 
 
-def _likelihoods(scope: Scope, measured: Mapping[str, float], n_passages: int) -> dict[str, Any]:
+def _likelihoods_entry(scope: Scope, measured: Mapping[str, float], n_passages: int) -> dict[str, Any]:
     """What was measured as a record holds it: the perplexity first."""
     names = {PERPLEXITY: f"held-out {PERPLEXITY}"}
     scores = {names.get(name, name): round(value, 4) for name, value in measured.items()}
@@ -146,7 +147,7 @@ def evaluate(options: argparse.Namespace) -> int:
         for group in by_length(texts, cases, metric):
             print(f"  {group.least:2}-{group.most:2} words  {metric} {group.score:6.2f}  {group.cases:5} cases")
     if options.record:
-        _recorded(scope, metric, texts, cases)
+        _record_cases(scope, metric, texts, cases)
     return 0
 
 
@@ -154,43 +155,38 @@ def _evaluate_text(scope: Scope, options: argparse.Namespace) -> int:
     """The likelihood of held-out text, of the finished weights or of each snapshot."""
     if options.test or options.by_length:
         raise ValueError("--test and --by-length are for a model that writes an answer, not for one of running text")
-    task = _reopened(scope, options)
+    task = _reopen_task(scope, options)
     if not options.snapshots:
         _predict(task, scope, options.limit, record=options.record)
         return 0
     _check_snapshots(scope)
-    every, passages = {}, task.passages(options.limit)
-    for step in scope.snapshots:
-        then = load(scope.path, device=scope.device, snapshot=step)
-        measured = _read_all(then, passages, f"step {step:,}")
-        print(f"step {step:6,}: " + ", ".join(f"{name} {value:.3f}" for name, value in measured.items()), flush=True)
-        if options.record:
-            every[str(step)] = _likelihoods(then, measured, len(passages))
-            add_to_record(scope.path, snapshot_scores=every)
-    return 0
+    passages = task.passages(options.limit)
+
+    def evaluate_snapshot(snapshot: Scope, step: str) -> tuple[str, dict[str, Any]]:
+        measures = _read_all(snapshot, passages, step)
+        return _line(measures), _likelihoods_entry(snapshot, measures, len(passages))
+
+    return _evaluate_each_snapshot(scope, options, evaluate_snapshot)
 
 
 def _evaluate_answers(scope: Scope, options: argparse.Namespace) -> int:
     """What a model that does not write answers, of the finished weights or of each snapshot."""
     if options.test or options.by_length:
         raise ValueError("--test and --by-length are for a model that writes")
-    task = _reopened(scope, options)
+    task = _reopen_task(scope, options)
     if not options.snapshots:
         _measure(task, scope, options.limit, record=options.record)
         return 0
     _check_snapshots(scope)
-    every = {}
-    for step in scope.snapshots:
-        snapshot = load(scope.path, device=scope.device, snapshot=step)
-        found, n = _measured_by(task, snapshot, options.limit, f"step {step:,}")
-        print(f"step {step:6,}: " + ", ".join(f"{name} {value:.3f}" for name, value in found.items()), flush=True)
-        if options.record:
-            every[str(step)] = _scores(snapshot, task.metric, found, n)
-            add_to_record(scope.path, snapshot_scores=every)
-    return 0
+
+    def evaluate_snapshot(snapshot: Scope, step: str) -> tuple[str, dict[str, Any]]:
+        measures, n = _task_measures(task, snapshot, options.limit, step)
+        return _line(measures), _measures_entry(snapshot, task.metric, measures, n)
+
+    return _evaluate_each_snapshot(scope, options, evaluate_snapshot)
 
 
-def _reopened(scope: Scope, options: argparse.Namespace) -> Task:
+def _reopen_task(scope: Scope, options: argparse.Namespace) -> Task:
     """The task of a checkpoint on the files that are given now, with the settings of its training."""
     trained_on = data if isinstance(data := scope.training.get("data"), dict) else {}
     settings = {name: trained_on[name] for name in SETTINGS if name in trained_on}
@@ -208,19 +204,35 @@ def _check_snapshots(scope: Scope) -> None:
 
 
 def _evaluate_snapshots(scope: Scope, metric: str, cases: list[Case], options: argparse.Namespace) -> int:
-    """Print, and record at once, the score of one snapshot after the other: what is measured stays if it is stopped."""
+    """The score of what a model writes, of each snapshot."""
     _check_snapshots(scope)
     if options.by_length:
         raise ValueError("--by-length is for the finished weights, not for --snapshots")
-    every = {}
+
+    def evaluate_snapshot(snapshot: Scope, step: str) -> tuple[str, dict[str, Any]]:
+        result = METRICS[metric](_write_all(snapshot, cases, step), cases)
+        return f"{metric} {result:.2f} over {len(cases)} held-out cases", _score_entry(snapshot, metric, result, len(cases))
+
+    return _evaluate_each_snapshot(scope, options, evaluate_snapshot)
+
+
+def _evaluate_each_snapshot(
+    scope: Scope, options: argparse.Namespace, evaluate_snapshot: Callable[[Scope, str], tuple[str, dict[str, Any]]]
+) -> int:
+    """Print, and record at once, what is measured of one snapshot after the other: it stays if the rest is stopped.
+    `evaluate_snapshot` returns the line to print and what the record holds."""
+    entries = {}
     for step in scope.snapshots:
-        then = load(scope.path, device=scope.device, snapshot=step)
-        result = METRICS[metric](_write_all(then, cases, f"step {step:,}"), cases)
-        print(f"step {step:6,}: {metric} {result:.2f} over {len(cases)} held-out cases", flush=True)
+        line, entry = evaluate_snapshot(load(scope.path, device=scope.device, snapshot=step), f"step {step:,}")
+        print(f"step {step:6,}: {line}", flush=True)
         if options.record:
-            every[str(step)] = _measured(then, metric, result, len(cases))
-            add_to_record(scope.path, snapshot_scores=every)
+            entries[str(step)] = entry
+            add_to_record(scope.path, snapshot_scores=entries)
     return 0
+
+
+def _line(measures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in measures.items())
 
 
 def _cases(options: argparse.Namespace, scope: Scope) -> tuple[str, list[Case]]:

@@ -103,14 +103,14 @@ class Scope:
         Without a target an encoder-decoder writes one first. `edits` hold in the pass, not in what is written before.
         `drafts` of what the model will write save time (models.decoding.written). Raises InputError, TypeError for a field that
         the model has not."""
-        asked = self._in_order(values, named)
+        request = self._in_order(values, named)
         if not edits:
-            return self.run_each([asked], drafts)[0]
-        return self.run_batch([asked], edits=edits, drafts=drafts[-1:])[0]
+            return self.run_each([request], drafts)[0]
+        return self.run_batch([request], edits=edits, drafts=drafts[-1:])[0]
 
     def run_batch(
         self,
-        asked: Sequence[Texts],
+        requests: Sequence[Texts],
         *,
         edits: Edits | None = None,
         drafts: Sequence[Sequence[int]] = (),
@@ -125,22 +125,22 @@ class Scope:
                 raise ValueError(f"edits are for {', '.join(kinds) or 'models with attention'}, not {edit.kind!r}")
         if edits and not self.model.masks_can_change:
             raise ValueError(f"{self.name} returns finished weights; its masks cannot be changed")
-        rows = [self._with_own_words(texts, draft) for texts, draft in zip(asked, drafts or [()] * len(asked), strict=True)]
+        rows = [self._with_own_words(texts, draft) for texts, draft in zip(requests, drafts or [()] * len(requests), strict=True)]
         # not inference mode: what it makes cannot be computed with
         with torch.no_grad(), record() as recording, editing(edits or Edits()):
             answers = self._answers(self.model(*self.model.inputs(rows)))
         wide = {stream: max(len(row[stream].ids) for row in rows) for stream in self.model.streams}
-        return self._traces(recording, answers, asked, rows, wide, edits or Edits())
+        return self._traces(recording, answers, requests, rows, wide, edits or Edits())
 
-    def run_each(self, asked: Sequence[Texts], drafts: Sequence[Sequence[int]] = ()) -> list[Trace]:
+    def run_each(self, requests: Sequence[Texts], drafts: Sequence[Sequence[int]] = ()) -> list[Trace]:
         """Several inputs at once, each with the trace that `run` would give it, up to rounding: what they share is one batch,
         in which a pass costs little more than for one, and its padding is cut off. `drafts` as in `run`, for one that is
         alone. Raises models.InputError."""
-        rows = [self._complete(texts) for texts in asked]
+        rows = [self._complete(texts) for texts in requests]
         if not self.model.can_write:
             with torch.no_grad(), record() as recording:
                 answers = self._answers(self.model(*self.model.inputs(rows)))
-            return self._traces(recording, answers, asked, rows, {}, Edits())
+            return self._traces(recording, answers, requests, rows, {}, Edits())
         (given, *_), written, pad_id = self.model.streams, self.model.writes, self.config.pad_id
         given_ids = self.model.padded([row[given].ids for row in rows], pad_id)
         with torch.no_grad(), record() as recording:
@@ -151,7 +151,7 @@ class Scope:
         row_ids = self.model.padded([row[written].ids for row in rows], pad_id)
         with torch.no_grad(), record(recording):
             answers = self._answers(self.model.decode(row_ids, memory, self.model.written_masks(given_ids, row_ids)))
-        return self._traces(recording, answers, asked, rows, {}, Edits())
+        return self._traces(recording, answers, requests, rows, {}, Edits())
 
     def write(self, given: str | Encoding, how: str = "greedy", **settings: Any) -> Written:
         """Go on from what is given (a source, a text) with "greedy", "sample" (needs seed=) or "beam"; settings go to that decoder.
@@ -186,15 +186,15 @@ class Scope:
         return self._encoded(values)
 
     @staticmethod
-    def _answers(made: Tensor | Answers) -> Answers:
+    def _answers(answers: Tensor | Answers) -> Answers:
         """The logits of each output, of a forward pass."""
-        return {NEXT_TOKEN: made} if isinstance(made, Tensor) else made
+        return {NEXT_TOKEN: answers} if isinstance(answers, Tensor) else answers
 
     def _traces(
         self,
         recording: Recording,
         answers: Answers,
-        asked: Sequence[Texts],
+        requests: Sequence[Texts],
         rows: Sequence[Mapping[str, Encoding]],
         wide: Mapping[str, int],
         edits: Edits,
@@ -203,7 +203,7 @@ class Scope:
         model, traces, fill = self.model, [], self.tokenizer.token(self.tokenizer.pad_id)
         answers = {name: logits.float().cpu() for name, logits in answers.items()}
         of = RunModel(self.name, name_of(self.config), self.fingerprint, self.training, self.tokenizer)
-        for row, (values, streams) in enumerate(zip(asked, rows, strict=True)):
+        for row, (values, streams) in enumerate(zip(requests, rows, strict=True)):
             plain = [value.text if isinstance(value, Encoding) else value for value in values]
             fields = dict(zip_longest((field.name for field in model.fields), plain))
             written = [field.name for field in model.fields if field.stream == model.writes]

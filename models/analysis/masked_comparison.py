@@ -32,7 +32,7 @@ class MaskedRun:
 
 def run_masked(
     scope: Scope,
-    asked: Sequence[Texts],
+    requests: Sequence[Texts],
     edits: Edits | None = None,
     drafts: Sequence[Sequence[int]] = (),
     most: int | None = None,
@@ -40,7 +40,7 @@ def run_masked(
     """The inputs in one padded batch, one result each. What is missing of the stream that the model writes, it writes under
     its own masks first. `most` is how many tokens it may write to be compared; by default as many as the model says. `drafts`
     and errors as in `Scope.run_batch`."""
-    traces = scope.run_batch(asked, edits=edits, drafts=drafts)
+    traces = scope.run_batch(requests, edits=edits, drafts=drafts)
     if not scope.model.can_write:
         return [MaskedRun(trace, (), (), trace.output, ()) for trace in traces]
     given = scope.model.fields[0].stream

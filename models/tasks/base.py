@@ -44,8 +44,8 @@ class Task(Protocol):
         """Examples as a model reads them."""
         ...
 
-    def objective(self, made: Tensor | Answers, batch: Batch, smoothing: float) -> dict[str, Tensor]:
-        """The losses of what a model made of a batch, summed over its labels, by name (models.training.objectives)."""
+    def objective(self, answers: Tensor | Answers, batch: Batch, smoothing: float) -> dict[str, Tensor]:
+        """The losses of a model's answers to a batch, summed over its labels, by name (models.training.objectives)."""
         ...
 
     def validation(self) -> Sequence[Example]:

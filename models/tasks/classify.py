@@ -26,7 +26,7 @@ from models.tasks.text_files import licence_of
 from models.tokenizers.base import Tokenizer
 from models.training.bag_of_words import NaiveBayes, words
 from models.training.batches import Batch, Labelled, bucketed, collate_labelled
-from models.training.objectives import Losses, classified, label_smoothed_loss
+from models.training.objectives import Losses, label_smoothed_loss, text_classes
 
 TOKENS = ("byte pairs", "word pieces")
 ROWS = 64           # read at once
@@ -120,8 +120,8 @@ class ClassifyTask:
     def collate(self, examples: Sequence[Labelled]) -> Batch:
         return collate_labelled(examples, self.tokenizer.pad_id)
 
-    def objective(self, made: Answers, batch: Batch, smoothing: float) -> Losses:
-        return classified(made, batch, smoothing, self.lm_weight)
+    def objective(self, answers: Answers, batch: Batch, smoothing: float) -> Losses:
+        return text_classes(answers, batch, smoothing, self.lm_weight)
 
     def validation(self) -> Sequence[Labelled]:
         return [self.example(text) for text in self._of("validation")[:N_BEST]]
@@ -144,7 +144,7 @@ class ClassifyTask:
             raise DataError(f"{names(self.paths)}: has the labels {labels}, but the model the classes {classes}")
 
     @torch.inference_mode()
-    def measured(
+    def evaluate(
         self, model: Model, n: int | None = None, *, validation: bool = False,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> dict[str, float]:  # fmt: skip
@@ -158,24 +158,24 @@ class ClassifyTask:
         kinds, right, nats, n_tokens = [kind for *_, (kind,) in examples], 0, 0.0, 0
         for start in range(0, len(examples), ROWS):
             batch = self.collate(examples[start : start + ROWS]).to(model.device)
-            made = model(*batch.inputs)
-            right += int((made[CLASSES].argmax(-1) == batch.classes).sum())
-            if NEXT_TOKEN in made:
-                nats += float(label_smoothed_loss(made[NEXT_TOKEN], batch.labels))
+            answers = model(*batch.inputs)
+            right += int((answers[CLASSES].argmax(-1) == batch.classes).sum())
+            if NEXT_TOKEN in answers:
+                nats += float(label_smoothed_loss(answers[NEXT_TOKEN], batch.labels))
                 n_tokens += batch.n_labels
             progress(min(start + ROWS, len(examples)), len(examples))
-        found = {self.metric: 100 * right / len(kinds)} | self._baselines(held_out, kinds)
-        return found | ({"text perplexity": float(torch.tensor(nats / n_tokens).exp())} if n_tokens else {})
+        measures = {self.metric: 100 * right / len(kinds)} | self._baselines(held_out, kinds)
+        return measures | ({"text perplexity": float(torch.tensor(nats / n_tokens).exp())} if n_tokens else {})
 
     def _baselines(self, held_out: Sequence[LabelledText], kinds: Sequence[int]) -> dict[str, float]:
-        training, found = self._of("train"), {}
+        training, measures = self._of("train"), {}
         trained = [self.labels.index(text.label) for text in training]
         for name, items in (("words", self._words), ("tokens", self._ids)):
             counted = NaiveBayes(items(training), trained, len(self.labels))
             right = sum(counted.predicted(row) == kind for row, kind in zip(items(held_out), kinds, strict=True))
-            found[f"bag-of-{name} accuracy"] = 100 * right / len(kinds)
+            measures[f"bag-of-{name} accuracy"] = 100 * right / len(kinds)
         (majority, _), *_ = Counter(trained).most_common(1)
-        return found | {"majority accuracy": 100 * kinds.count(majority) / len(kinds)}
+        return measures | {"majority accuracy": 100 * kinds.count(majority) / len(kinds)}
 
     @staticmethod
     def _words(texts: Sequence[LabelledText]) -> list[list[str]]:

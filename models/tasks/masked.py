@@ -161,7 +161,7 @@ class MaskedTask(TextFiles):
         return [as_case(text) for text in by_hash(texts) if 4 <= len(text.split()) <= 20][:n]
 
     @torch.inference_mode()
-    def measured(
+    def evaluate(
         self, model: BERT, n: int | None = None, *, validation: bool = False,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> dict[str, float]:  # fmt: skip
@@ -174,21 +174,21 @@ class MaskedTask(TextFiles):
         kinds = Counter(kind for *_, (kind,) in rows if kind != NO_LABEL)
         for start in range(0, len(rows), ROWS):
             batch = self.collate(rows[start : start + ROWS]).to(model.device)
-            made, real = model(*batch.inputs), batch.labels != NO_LABEL
-            logits, labels = made[MASKED][real].float(), batch.labels[real]
+            answers, real = model(*batch.inputs), batch.labels != NO_LABEL
+            logits, labels = answers[MASKED][real].float(), batch.labels[real]
             right += int((logits.argmax(-1) == labels).sum())
             nats += float(F.cross_entropy(logits, labels, reduction="sum"))
             total += len(labels)
             hidden.update(labels.tolist())
             paired = batch.classes != NO_LABEL
-            apart += int((made[NEXT_SENTENCE].argmax(-1) == batch.classes)[paired].sum())
+            apart += int((answers[NEXT_SENTENCE].argmax(-1) == batch.classes)[paired].sum())
             progress(min(start + ROWS, len(rows)), len(rows))
-        found = {self.metric: 100 * right / total, "masked perplexity": float(torch.tensor(nats / total).exp())}
-        found |= self._unigram(hidden)
+        measures = {self.metric: 100 * right / total, "masked perplexity": float(torch.tensor(nats / total).exp())}
+        measures |= self._unigram(hidden)
         if kinds:
-            found["next-sentence accuracy"] = 100 * apart / kinds.total()
-            found["always-the-same next-sentence accuracy"] = 100 * max(kinds.values()) / kinds.total()
-        return found
+            measures["next-sentence accuracy"] = 100 * apart / kinds.total()
+            measures["always-the-same next-sentence accuracy"] = 100 * max(kinds.values()) / kinds.total()
+        return measures
 
     def _unigram(self, hidden: Counter[int]) -> dict[str, float]:
         """What the frequencies of the training tokens come to on these hidden ones, each counted once more than it occurs."""

@@ -93,7 +93,7 @@ class PermutationTask(RunningText):
         return [Case(document, (document,)) for document in documents if 4 <= len(document.split()) <= 20][:n]
 
     @torch.inference_mode()
-    def measured(
+    def evaluate(
         self, model: XLNet, n: int | None = None, *, validation: bool = False,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> dict[str, float]:  # fmt: skip

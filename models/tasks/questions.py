@@ -59,8 +59,8 @@ class SpanTask:
         """The given vocabulary, or WordPiece learned on the training questions and their texts."""
         if self._tokenizer is not None:
             return self._tokenizer
-        told = self._of("train", N_FOR_VOCABULARY)
-        return Tokenizer.wordpiece((text for story in told for text in (story.question, story.context)), self._vocab_size)
+        questions = self._of("train", N_FOR_VOCABULARY)
+        return Tokenizer.wordpiece((text for story in questions for text in (story.question, story.context)), self._vocab_size)
 
     def _of(self, part: str, n: int | None) -> list[Story]:
         """The first n stories of a set: of a file all there are, if n is None."""
@@ -83,8 +83,8 @@ class SpanTask:
         ]
         return (row.ids, row.segments, (inside[0], inside[-1])) if inside else None
 
-    def _examples(self, told: Sequence[Story]) -> list[Question]:
-        found = [example for story in told if (example := self.example(story)) is not None]
+    def _examples(self, questions: Sequence[Story]) -> list[Question]:
+        found = [example for story in questions if (example := self.example(story)) is not None]
         if not found:
             raise DataError(f"{self.path or 'the stories'}: no question and its text together have {self.n_ctx} tokens or fewer")
         return found
@@ -92,8 +92,8 @@ class SpanTask:
     def batches(self, seed: int) -> Iterator[Sequence[Question]]:
         if self.path is None:
             for step in itertools.count():
-                told = stories.stories("train", f"{seed}/{step}")
-                yield self._examples(list(itertools.islice(told, self.batch_size)))
+                questions = stories.stories("train", f"{seed}/{step}")
+                yield self._examples(list(itertools.islice(questions, self.batch_size)))
         examples = self._examples(self._of("train", None))
         lengths = [(len(ids) - 1,) for ids, *_ in examples]
         for epoch in itertools.count():
@@ -108,24 +108,24 @@ class SpanTask:
 
     def held_out(self, n: int | None = None, *, validation: bool = False) -> list[Case]:
         """Question and text, with the answer."""
-        told = self._of("validation" if validation else "test", n)
-        return [Case((story.question, story.context), (story.answer,)) for story in told]
+        questions = self._of("validation" if validation else "test", n)
+        return [Case((story.question, story.context), (story.answer,)) for story in questions]
 
-    def measured(
+    def evaluate(
         self, model: BERT, n: int | None = None, *, validation: bool = False,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> dict[str, float]:  # fmt: skip
         """Share of questions answered with exactly the reference, in percent; of stories for each number of supporting facts."""
-        told = self._of("validation" if validation else "test", n)
-        cases = [Case((story.question, story.context), (story.answer,)) for story in told]
+        questions = self._of("validation" if validation else "test", n)
+        cases = [Case((story.question, story.context), (story.answer,)) for story in questions]
         texts = answers(model, self.tokenizer, [case.source for case in cases], progress)
-        found = {self.metric: exact_match(texts, cases)}
+        measures = {self.metric: exact_match(texts, cases)}
         if self.path is None:
             for n_facts, name in FACTS.items():
-                own = [i for i, story in enumerate(told) if story.n_facts == n_facts]
-                found |= {name: exact_match([texts[i] for i in own], [cases[i] for i in own])} if own else {}
-            found["last place named exact match"] = exact_match([last_place(story.context) for story in told], cases)
-        return found
+                own = [i for i, story in enumerate(questions) if story.n_facts == n_facts]
+                measures |= {name: exact_match([texts[i] for i in own], [cases[i] for i in own])} if own else {}
+            measures["last place named exact match"] = exact_match([last_place(story.context) for story in questions], cases)
+        return measures
 
     def data(self) -> dict[str, Any]:
         if self.path is None:
@@ -136,20 +136,20 @@ class SpanTask:
 
 @torch.inference_mode()
 def answers(
-    model: BERT, tokenizer: Tokenizer, asked: Sequence[tuple[str, str]],
+    model: BERT, tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]],
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[str]:  # fmt: skip
     """The answers to (question, context) pairs; "" for one longer than the model reads."""
     model.eval()
-    texts = [""] * len(asked)
-    rows = {i: encoded(FIELDS["span"], pair, tokenizer, 10**9) for i, pair in enumerate(asked)}
+    texts = [""] * len(pairs)
+    rows = {i: encoded(FIELDS["span"], pair, tokenizer, 10**9) for i, pair in enumerate(pairs)}
     lengths = {i: len(row["text"].ids) for i, row in rows.items()}
     order = sorted((i for i, n in lengths.items() if n <= model.config.n_ctx), key=lengths.get)
     for start in range(0, len(order), BATCH):
         part = order[start : start + BATCH]
-        made: Answers = model(*model.inputs([rows[i] for i in part]))
+        logits_by_name: Answers = model(*model.inputs([rows[i] for i in part]))
         for number, i in enumerate(part):
-            own = {name: logits[number].float().cpu() for name, logits in made.items()}
+            own = {name: logits[number].float().cpu() for name, logits in logits_by_name.items()}
             texts[i] = model.outputs(own, rows[i], tokenizer)[SPAN].text
         progress(min(start + BATCH, len(order)), len(order))
     return texts

@@ -141,7 +141,7 @@ class _Active:
 
     def __init__(self, edits: Edits) -> None:
         self.edits = edits
-        self.made: dict[tuple[int, tuple[Edit, ...]], tuple[Mask, Mask]] = {}
+        self.changed_masks: dict[tuple[int, tuple[Edit, ...]], tuple[Mask, Mask]] = {}
 
 
 _active: ContextVar[_Active | None] = ContextVar("edits", default=None)
@@ -166,13 +166,13 @@ def edited(mask: Mask, kind: str, path: str, n_heads: int, n_query: int, n_key: 
     layer = next((int(part) for part in path.split(".") if part.isdigit()), 0)
     if not (edits := active.edits.of_layer(kind, layer)):
         return mask
-    if (id(mask), edits) not in active.made:
+    if (id(mask), edits) not in active.changed_masks:
         changed = mask
         for edit in edits:
             whole = edit.change.apply(changed, n_query, n_key, device)
             changed = whole if edit.heads is None else _in_heads(changed, whole, edit.heads, n_heads)
-        active.made[id(mask), edits] = (mask, changed)      # the mask itself too, so that no other gets its id
-    return active.made[id(mask), edits][1]
+        active.changed_masks[id(mask), edits] = (mask, changed)      # the mask itself too, so that no other gets its id
+    return active.changed_masks[id(mask), edits][1]
 
 
 def _in_heads(before: Mask, after: Mask, heads: Sequence[int], n_heads: int) -> Mask:

@@ -55,7 +55,7 @@ def spans(answers: Answers, batch: Batch, smoothing: float) -> Losses:
     return {LABELS: sum(losses)}
 
 
-def classified(answers: Answers, batch: Batch, smoothing: float, lm_weight: float) -> Losses:
+def text_classes(answers: Answers, batch: Batch, smoothing: float, lm_weight: float) -> Losses:
     """L3 = L2 + λ·L1 (Radford et al. 2018, eq. 5): of the class of each text and, `lm_weight` times, of every token after those
     before it, where there is such a factor."""
     of_texts = F.cross_entropy(answers[base.CLASSES].float(), batch.classes, label_smoothing=smoothing, reduction="sum")

@@ -118,8 +118,8 @@ class Trainer:
 
     def _losses(self, model: torch.nn.Module, batch: Batch, smoothing: float) -> Losses:
         with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
-            made = model(*batch.inputs)
-        return self.task.objective(made, batch, smoothing)
+            answers = model(*batch.inputs)
+        return self.task.objective(answers, batch, smoothing)
 
     def _is_due(self, every: int) -> bool:
         return self.step % every == 0 or self.step == self.recipe.steps

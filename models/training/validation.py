@@ -39,6 +39,6 @@ def scored(model: Model, task: Task, n: int) -> dict[str, float]:
     if task.metric == PERPLEXITY:
         return likelihoods(model, task.passages(n, validation=True))
     if task.metric not in METRICS:
-        return task.measured(model, n, validation=True)
+        return task.evaluate(model, n, validation=True)
     cases = task.held_out(n, validation=True)
     return {task.metric: score(model, task.tokenizer, cases, task.metric)}

@@ -61,7 +61,7 @@ def test_it_is_evaluated_again_and_so_is_each_snapshot(where, capsys):
     scope = models.load(where, device="cpu")
 
 
-    found = open_task("span", tokenizer=scope.tokenizer, n_ctx=scope.n_ctx).measured(scope.model, 50)
+    found = open_task("span", tokenizer=scope.tokenizer, n_ctx=scope.n_ctx).evaluate(scope.model, 50)
     assert status == 0
     lines = [line.rsplit(maxsplit=1) for line in text.splitlines()]
     assert [(name.strip(), value) for name, value in lines[:4]] == [(name, f"{value:,.3f}") for name, value in found.items()]

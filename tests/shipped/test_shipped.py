@@ -198,7 +198,7 @@ def test_the_answers_are_what_the_record_says(name):
     task = open_task(scope.task, paths or None, tokenizer=scope.tokenizer, n_ctx=scope.n_ctx)
     record = scope.training
     assert task.data() == record["data"]
-    found = task.measured(scope.model)
+    found = task.evaluate(scope.model)
     recorded = {name.removeprefix("held-out "): value for name, value in record["scores"].items() if name != "cases"}
     assert found.keys() == recorded.keys()
     for measure, value in recorded.items():      # rounding elsewhere may turn two cases of two thousand
@@ -338,7 +338,7 @@ def test_the_accuracy_is_what_the_record_says(name, capsys):
     assert record["scores"]["cases"] == len(cases)
     said = ["negative", "positive"]
     right = sum(said.index(scope.run(case.source).output) == int(case.references[0]) for case in cases[:100])
-    found, some = task.measured(scope.model), task.measured(scope.model, 100)
+    found, some = task.evaluate(scope.model), task.evaluate(scope.model, 100)
     assert right == pytest.approx(some["accuracy"], abs=1.01)      # rounding may turn one that is nearly even
     recorded = {name.removeprefix("held-out "): value for name, value in record["scores"].items() if name != "cases"}
     assert found == pytest.approx(recorded, abs=100 / len(cases) + 0.001, rel=1e-3)

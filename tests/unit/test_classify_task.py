@@ -120,7 +120,7 @@ def test_the_same_for_bert_with_its_own_special_tokens(files):
     assert of_bert.tokenizer.tokens(ids) == ("[CLS]", "fine", "[SEP]")
     assert segments == [0, 0, 0]
     model = random_bert(vocab_size=of_bert.tokenizer.vocab_size, head="classes", classes="bad,good")
-    found = of_bert.measured(model, 11)
+    found = of_bert.evaluate(model, 11)
     assert list(found) == ["accuracy", "bag-of-words accuracy", "bag-of-tokens accuracy", "majority accuracy"]
     batch = of_bert.collate(of_bert.validation()[:3])
     assert list(of_bert.objective(model(*batch.inputs), batch, 0.0)) == [CLASSES]
@@ -162,7 +162,7 @@ def test_naive_bayes_by_hand():
 def test_baselines_are_of_the_training_texts(task):
     """One word says the class, so the bag of words knows it; that of tokens, by hand; the majority is the training's."""
     model = random_gpt(vocab_size=task.tokenizer.vocab_size, head="classes", classes="bad,good")
-    found, cases = task.measured(model), task.held_out()
+    found, cases = task.evaluate(model), task.held_out()
     assert found["bag-of-words accuracy"] == 100
     rows = [(list(task.tokenizer.encode(text.texts[0]).ids), text.label == "good") for text in task._split["train"]]
     bag = NaiveBayes([row for row, _ in rows], [int(good) for _, good in rows], 2)
@@ -215,7 +215,7 @@ def test_settings_that_cannot_be(files, settings, message):
 def test_a_model_of_other_classes(task):
     model = random_gpt(vocab_size=task.tokenizer.vocab_size, head="classes", classes="a,b,c")
     with pytest.raises(DataError, match="has the labels bad, good, but the model the classes a, b, c$"):
-        task.measured(model)
+        task.evaluate(model)
 
 
 @pytest.fixture(scope="module")

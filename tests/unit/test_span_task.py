@@ -85,7 +85,7 @@ def test_the_measure_counts_exact_answers_and_each_number_of_facts(task, monkeyp
     told = task._of("test", 40)
     right = [story.answer if i % 4 else "nowhere" for i, story in enumerate(told)]     # every fourth wrong: all of one fact
     monkeypatch.setattr("models.tasks.questions.answers", lambda *given: right)
-    found = task.measured(random_bert(head="span"), 40)
+    found = task.evaluate(random_bert(head="span"), 40)
     assert found["answer exact match"] == 75
     assert (found["one-fact exact match"], found["two-fact exact match"]) == (50, 100)
     last = [last_place(story.context) == story.answer for story in told]
@@ -112,7 +112,7 @@ def test_a_file_of_ones_own_is_split_by_its_texts(tmp_path):
     assert task.data()["questions"] == {part: len(parts[part]) for part in ("train", "test", "validation")}
     assert task.licence == "not stated; that of own.tsv"
     model = random_bert(vocab_size=task.tokenizer.vocab_size, head="span", n_ctx=64)
-    assert list(task.measured(model)) == ["answer exact match"]
+    assert list(task.evaluate(model)) == ["answer exact match"]
     first = [next(task.batches(seed)) for seed in (1, 1, 2)]
     assert first[0] == first[1] != first[2]
 
