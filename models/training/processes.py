@@ -26,7 +26,7 @@ class Processes:
     n: int = 1
 
     @classmethod
-    def joined(cls) -> "Processes":
+    def current(cls) -> "Processes":
         """Those that `join_processes` has joined."""
         return cls(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else cls()
 
@@ -35,17 +35,17 @@ class Processes:
         """Whether it is this one that writes the files."""
         return self.rank == 0
 
-    def wrapped(self, model: nn.Module) -> nn.Module:
+    def wrap(self, model: nn.Module) -> nn.Module:
         """The model with its gradients averaged over all processes."""
         return DistributedDataParallel(model) if self.n > 1 else model
 
-    def summed(self, value: Tensor) -> Tensor:
+    def sum(self, value: Tensor) -> Tensor:
         """The sum over all processes."""
         if self.n > 1:
             dist.all_reduce(value)
         return value
 
-    def agreed(self, value: float, device: torch.device) -> float:
+    def broadcast(self, value: float, device: torch.device) -> float:
         """The first process's value: all of them must stop at the same step."""
         shared = torch.tensor(value, dtype=torch.float64)
         if self.n > 1:

@@ -31,11 +31,11 @@ class Start:
         return {"name": self.name, "weights": self.digest}
 
     @torch.no_grad()
-    def into(self, model: Model) -> dict[str, int]:
+    def initialise(self, model: Model) -> dict[str, int]:
         """Give the model these weights where it has parameters of their names; returns name → how many rows were given.
 
         Raises ValueError where a parameter is of another size."""
-        given = {}
+        initialised = {}
         for name, own in model.named_parameters():
             if (old := self.state.get(name)) is None:
                 continue
@@ -43,14 +43,14 @@ class Start:
             if old.shape[1:] != own.shape[1:] or n > len(own) or (n < len(own) and name != GROWS):
                 raise ValueError(f"{name} should have shape {tuple(own.shape)}, but in {self.name} it has {tuple(old.shape)}")
             own[:n] = old
-            given[name] = n
-        return given
+            initialised[name] = n
+        return initialised
 
 
-def freeze(model: Model, given: dict[str, int]) -> None:
+def freeze(model: Model, initialised: dict[str, int]) -> None:
     """Train only what was not given: parameters, and the last rows of one that has grown. All else stays bit-equal."""
     for name, parameter in model.named_parameters():
-        n = given.get(name, 0)
+        n = initialised.get(name, 0)
         if n == len(parameter):
             parameter.requires_grad_(False)
         elif n:

@@ -29,7 +29,7 @@ from models.training.recipe import Recipe, StepRecord, scheduled_rate, snapshot_
 from models.training.run_folder import STATE, read_state, write_snapshot, write_state
 from models.training.run_identity import check_same_run, run_identity
 from models.training.start import Start, freeze
-from models.training.validation import scored, validated
+from models.training.validation import validation_losses, validation_scores
 
 N_EXAMPLES = 5      # held-out sources that a checkpoint brings along to be tried on
 
@@ -43,15 +43,15 @@ class Trainer:
     ) -> None:  # fmt: skip
         self.task, self.recipe, self.folder, self.device, self.command = task, recipe, Path(folder), device, command
         task.validation(), task.held_out(1)   # a split without cases raises DataError now, not after hours
-        self.processes = Processes.joined()
+        self.processes = Processes.current()
         torch.manual_seed(recipe.seed)
         self.model, self.start = build(config).to(device), start
-        given = start.into(self.model) if start else {}
-        if recipe.new_only and not given:
+        initialised = start.initialise(self.model) if start else {}
+        if recipe.new_only and not initialised:
             raise ValueError("new_only wants a checkpoint to go on from; without one, all weights are new")
         self.averaged = AveragedModel(self.model)
         if recipe.new_only:
-            freeze(self.model, given)
+            freeze(self.model, initialised)
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.Adam(trained, lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
         self.step = 0
@@ -61,7 +61,7 @@ class Trainer:
     def train(self) -> Iterator[StepRecord]:
         """Run to the recipe's last step, or until it has lost patience. Raises FloatingPointError when the loss is no
         longer a number."""
-        wrapped = self.processes.wrapped(self.model)
+        wrapped = self.processes.wrap(self.model)
         if self.step == 0:
             self._snapshot()
         for batch in islice(self.task.batches(self.recipe.seed), self.step, self.recipe.steps):
@@ -104,7 +104,7 @@ class Trainer:
         self.optimizer.zero_grad()
         (loss * self.processes.n).backward()   # DDP averages over processes; the loss is a sum over them
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip))
-        value = float(self.processes.summed(loss.detach()))
+        value = float(self.processes.sum(loss.detach()))
         if not math.isfinite(value + norm):   # before the step: weights and files stay as they were
             where = f"the loss is {value} and its gradient's norm {norm} at step {self.step + 1}"
             raise FloatingPointError(f"{where}; try a smaller --learning-rate")
@@ -132,9 +132,9 @@ class Trainer:
     @torch.inference_mode()
     def _validate(self) -> dict[str, float]:
         model = self.best_model.eval()
-        result = validated(model, self.task, self._losses, self.device)
-        result[progress.LOSS] = self.processes.agreed(result[progress.LOSS], self.device)
-        return result | (scored(model, self.task, self.recipe.score_cases) if self.recipe.score_cases else {})
+        result = validation_losses(model, self.task, self._losses, self.device)
+        result[progress.LOSS] = self.processes.broadcast(result[progress.LOSS], self.device)
+        return result | (validation_scores(model, self.task, self.recipe.score_cases) if self.recipe.score_cases else {})
 
     def _keep(self, record: StepRecord) -> StepRecord:
         """Write down what this step brought; returns the record, with warnings if there is reason for any."""

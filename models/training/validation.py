@@ -17,7 +17,7 @@ N_WATCHED = 50      # validation examples whose cross-attention is watched, of e
 BATCH_SIZE = 128
 
 
-def validated(
+def validation_losses(
     model: Model, task: Task, losses: Callable[[Model, Batch, float], Losses], device: torch.device
 ) -> dict[str, float]:
     """progress.LOSS over all cases, in nats a label and without smoothing, and progress.FLATNESS over some of them."""
@@ -34,7 +34,7 @@ def validated(
     return result
 
 
-def scored(model: Model, task: Task, n: int) -> dict[str, float]:
+def validation_scores(model: Model, task: Task, n: int) -> dict[str, float]:
     """The task's measure on the first n validation cases."""
     if task.metric == PERPLEXITY:
         return likelihoods(model, task.passages(n, validation=True))

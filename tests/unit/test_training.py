@@ -249,7 +249,7 @@ def test_a_batch_smaller_than_the_number_of_processes(tmp_path, monkeypatch):
     """The process without a share joins with weight nothing (on its own here, as the second of two)."""
     trainer = reversal_trainer(tmp_path, Reversal(batch_size=1))
     trainer.processes = Processes(1, 2)
-    monkeypatch.setattr(Processes, "summed", lambda self, value: value)
+    monkeypatch.setattr(Processes, "sum", lambda self, value: value)
     loss, tokens = trainer._update(trainer.model, next(trainer.task.batches(1)))
     assert loss == 0
     assert tokens > 1
