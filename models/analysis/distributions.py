@@ -10,7 +10,7 @@ from models.analysis.checks import Check
 
 
 @dataclass(frozen=True)
-class Expected:
+class Expectation:
     """What a distribution says of one token. Ranks count from 1; equal probabilities share the better one."""
 
     probability: float
@@ -18,10 +18,10 @@ class Expected:
     rank: int
 
 
-def expected(log_probs: Float[torch.Tensor, "vocab"], token: int) -> Expected:
+def expectation(log_probs: Float[torch.Tensor, "vocab"], token: int) -> Expectation:
     """Of this token, by log-probabilities in nats."""
     mine = log_probs[token]
-    return Expected(float(mine.exp()), float(-mine / math.log(2)), 1 + int((log_probs > mine).sum()))
+    return Expectation(float(mine.exp()), float(-mine / math.log(2)), 1 + int((log_probs > mine).sum()))
 
 
 def entropy(log_probs: Float[torch.Tensor, "vocab"]) -> float:

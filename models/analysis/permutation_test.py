@@ -95,12 +95,12 @@ class ShuffleTest:
     order: tuple[int, ...]
     stages: tuple[str, ...]
     original: Float[Tensor, "stage n d"]
-    put_back: Float[Tensor, "stage n d"]
+    restored: Float[Tensor, "stage n d"]
 
     @property
     def change(self) -> Float[Tensor, "stage n"]:
         """How far each token's vector has moved, as a share of its length; √2 is a right angle at equal lengths."""
-        return (self.put_back - self.original).norm(dim=-1) / self.original.norm(dim=-1)
+        return (self.restored - self.original).norm(dim=-1) / self.original.norm(dim=-1)
 
     @property
     def largest(self) -> Float[Tensor, "stage"]:

@@ -122,7 +122,7 @@ def neighbours(table: Table) -> Neighbours:
     return Neighbours(nearest, distance, length)
 
 
-def moving(table: Table, least: float = 0.01) -> int:
+def n_varying(table: Table, least: float = 0.01) -> int:
     """How many dimensions change by at least `least` anywhere in the table; the others say nothing about position."""
     return int(((table.amax(0) - table.amin(0)) >= least).sum())
 
@@ -156,7 +156,7 @@ class FormulaMeasures:
 
     formula: str
     table: Table
-    moving: int
+    n_varying: int
     similarity: SimilarityByDistance
     neighbours: Neighbours
     shift: int
@@ -170,6 +170,6 @@ def measure(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:
     table = formula_table(formula, n, d_model)
     n_fit = max(n, 4 * d_model)
     return FormulaMeasures(
-        formula, table, moving(table), similarity_by_distance(table), neighbours(table), shift, n_fit,
+        formula, table, n_varying(table), similarity_by_distance(table), neighbours(table), shift, n_fit,
         rotation_miss(formula, shift, n_fit, d_model), best_linear_miss(formula, shift, n_fit, d_model),
     )

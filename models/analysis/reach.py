@@ -61,7 +61,7 @@ class Reach:
         return jacobian_norms.by_offset(self.norms, self.reaches)
 
 
-def holds(model: Model, kind: str) -> bool:
+def has_layer(model: Model, kind: str) -> bool:
     """Whether the model has a trained layer of this kind in its encoder."""
     if model.is_recurrent:
         return kind == RNN or (kind == BIDIRECTIONAL and model.config.bidirectional)
@@ -97,7 +97,7 @@ def _layer(model: Model, ids: tuple[int, ...], choice: Choice) -> tuple[Layer, T
     """The layer, what it reads, and what the model's own pass or torch's own module makes of that, if there is one."""
     if choice.kind not in LAYER_KINDS:
         raise ValueError(f"kind must be one of {', '.join(LAYER_KINDS)}, not {choice.kind!r}")
-    if choice.seed is None and not holds(model, choice.kind):
+    if choice.seed is None and not has_layer(model, choice.kind):
         raise ValueError(f"this model has no trained {choice.kind} in its encoder")
     recording = _encoded(model, ids)
     x = recording.activations["encoder.embedding"].value[0].to("cpu", torch.float32)

@@ -158,7 +158,7 @@ def test_the_comparison_says_what_was_measured(folders):
     text = prose(page(folders["sinusoidal"], section="Two misprints", d_model="32", length="60", shift="7"))
     for formula in FORMULAS:
         m = measure(formula, 60, 32, 7)
-        assert f"| {m.moving} of 32 |" in text
+        assert f"| {m.n_varying} of 32 |" in text
         assert f"| {measured.share(m.best_linear_miss)} |" in text
         assert "{} and {}, ".format(*m.neighbours.closest_pair) + f"{m.neighbours.least:.3f} apart" in text
 

@@ -13,7 +13,7 @@ from models.analysis.position_measures import (
     add_or_concatenate,
     best_linear_miss,
     measure,
-    moving,
+    n_varying,
     neighbours,
     rotation,
     rotation_miss,
@@ -113,9 +113,9 @@ def test_neighbours_by_hand():
 
 
 def test_most_dimensions_of_the_doubled_exponent_stand_still():
-    assert moving(formula_table("2^i", 101, 64)) == 12
-    assert moving(formula_table("paper", 101, 64)) > 50
-    assert moving(torch.tensor([[0.0, 1.0], [0.02, 1.0]])) == 1
+    assert n_varying(formula_table("2^i", 101, 64)) == 12
+    assert n_varying(formula_table("paper", 101, 64)) > 50
+    assert n_varying(torch.tensor([[0.0, 1.0], [0.02, 1.0]])) == 1
 
 
 def turned(row: np.ndarray, k: int, exponents: list[float]) -> np.ndarray:
@@ -145,7 +145,7 @@ def test_every_measurement_again_in_numpy(formula, n, n_fit):
     best = here @ (np.linalg.pinv(here) @ there)
     assert m.best_linear_miss == pytest.approx(np.linalg.norm(best - there) / np.linalg.norm(there), abs=1e-6)
     rows = long[:n]
-    assert m.moving == sum(max(column) - min(column) >= 0.01 for column in rows.T)
+    assert m.n_varying == sum(max(column) - min(column) >= 0.01 for column in rows.T)
     distances = {(i, j): np.linalg.norm(rows[i] - rows[j]) for i in range(n) for j in range(n) if i != j}
     assert m.neighbours.least == pytest.approx(min(distances.values()))
     assert m.neighbours.distance.tolist() == pytest.approx([min(distances[i, j] for j in range(n) if j != i) for i in range(n)])
@@ -226,7 +226,7 @@ def test_the_shuffle_test_against_two_runs_by_hand():
         plain, turned = (model.encode(row, masks)[0] for row, masks in rows)
     torch.testing.assert_close(test.original[-1], plain)
     for place, token in enumerate(order):
-        torch.testing.assert_close(test.put_back[-1, token], turned[place])
+        torch.testing.assert_close(test.restored[-1, token], turned[place])
         by_hand = (turned[place] - plain[token]).norm() / plain[token].norm()
         assert float(test.change[-1, token]) == pytest.approx(float(by_hand), rel=1e-4)
 
@@ -239,7 +239,7 @@ def test_every_stage_is_what_the_encoder_passed_through():
         x = (model.embedding(torch.tensor([ids])) * model.config.d_model**0.5 + model.positions(7)).detach()
         torch.testing.assert_close(test.original[0], x[0])
         swapped = (model.embedding(torch.tensor(ids)[list(order)]) * model.config.d_model**0.5 + model.positions(7)).detach()
-        torch.testing.assert_close(test.put_back[0], swapped[list(order)])          # its own inverse
+        torch.testing.assert_close(test.restored[0], swapped[list(order)])          # its own inverse
         for i, layer in enumerate(model.encoder.layers):
             x = (layer["self_attn"](x, x, Mask()) if isinstance(layer, torch.nn.ModuleDict) else layer(x, Mask())).detach()
             torch.testing.assert_close(test.original[i + 1], x[0], rtol=1e-4, atol=1e-4)

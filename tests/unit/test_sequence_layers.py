@@ -13,7 +13,7 @@ from torch import nn
 from models.analysis import jacobian_norms, layer_timing
 from models.analysis.divergence import jensen_shannon
 from models.analysis.layer_timing import LENGTHS, Timing, growth, machine, measure
-from models.analysis.reach import BIDIRECTIONAL, CNN, D_NEW, LAYER_KINDS, RNN, SELF_ATTENTION, Choice, holds, reach
+from models.analysis.reach import BIDIRECTIONAL, CNN, D_NEW, LAYER_KINDS, RNN, SELF_ATTENTION, Choice, has_layer, reach
 from models.analysis.sequence_layers import BACKWARD, FORWARD, Convolutional, Recurrent, SelfAttention, hops
 from models.architectures.encoder_decoder import ENCODER_SELF
 from models.architectures.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -195,7 +195,7 @@ def test_means_by_distance_by_hand():
      (random_model(n_encoder_layers=0), set())],
 )
 def test_what_a_model_holds(model, kinds):
-    assert {kind for kind in LAYER_KINDS if holds(model, kind)} == kinds
+    assert {kind for kind in LAYER_KINDS if has_layer(model, kind)} == kinds
     for kind in set(LAYER_KINDS) - kinds:
         with pytest.raises(ValueError, match=f"^this model has no trained {kind} in its encoder$"):
             reach(model, (5, 6), Choice(kind))

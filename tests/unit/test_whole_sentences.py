@@ -205,7 +205,7 @@ def test_what_adding_costs() -> None:
 
 
 def test_the_table_of_the_three_formulas() -> None:
-    made = replace(measure("paper", 100, 8, 5), moving=7, rotation_miss=3e-9, best_linear_miss=0.25, n_fit=123)
+    made = replace(measure("paper", 100, 8, 5), n_varying=7, rotation_miss=3e-9, best_linear_miss=0.25, n_fit=123)
     rows = dict(measured.measured_rows([made]))
     lengths = made.table.norm(dim=1)
     assert rows["Dimensions that move at all (by 0.01 or more)"] == ["7 of 8"]

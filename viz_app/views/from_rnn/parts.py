@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from models.analysis.reach import CNN, LAYER_KINDS, Choice, holds
+from models.analysis.reach import CNN, LAYER_KINDS, Choice, has_layer
 from models.tokenizers.base import Encoding
 from viz_app import ui
 from viz_app.session import cache, parameters, reference_models, url_state
@@ -62,7 +62,7 @@ def _knobs() -> tuple[int, int, int]:
 
 def _named(shown: CurrentRun, kind: str, width: int, depth: int, seed: int) -> Named:
     """Trained where the shown model, or a shipped one of its task, has such a layer."""
-    host = None if kind == CNN else reference_models.one_that(shown, lambda scope: holds(scope.model, kind))
+    host = None if kind == CNN else reference_models.one_that(shown, lambda scope: has_layer(scope.model, kind))
     choice = Choice(kind, seed if host is None else None, width, depth)
     scope = host or shown.scope
     return Named(cache.reach(scope, shown.trace.streams["source"].ids, choice), reach_text.weights(scope, choice))

@@ -52,7 +52,7 @@ def measures_csv(measures: Iterable[FormulaMeasures]) -> str:
             [
                 m.formula,
                 *m.table.shape,
-                m.moving,
+                m.n_varying,
                 float(lengths.min()),
                 float(lengths.max()),
                 "{} {}".format(*m.neighbours.closest_pair),

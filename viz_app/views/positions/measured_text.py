@@ -16,7 +16,7 @@ def measured_rows(measures: Sequence[FormulaMeasures]) -> list[tuple[str, list[s
     d, k = measures[0].table.shape[1], measures[0].shift
     lengths = [m.table.norm(dim=1) for m in measures]
     return [
-        ("Dimensions that move at all (by 0.01 or more)", [f"{m.moving} of {d}" for m in measures]),
+        ("Dimensions that move at all (by 0.01 or more)", [f"{m.n_varying} of {d}" for m in measures]),
         (
             "Length of the vectors, shortest to longest",
             [f"{float(v.min()):.2f} to {float(v.max()):.2f}" for v in lengths],
@@ -64,13 +64,13 @@ def verdict(m: FormulaMeasures) -> str:
     """What these numbers mean, in words."""
     n, d = m.table.shape
     said = []
-    if m.moving < d / 2:
+    if m.n_varying < d / 2:
         said.append(
-            f"{d - m.moving} of {d} dimensions stand still over these {n} positions: they cost space in every vector and say "
+            f"{d - m.n_varying} of {d} dimensions stand still over these {n} positions: they cost space in every vector and say "
             f"nothing, and any two positions are at least {100 * m.similarity.floor:.0f} % alike."
         )
     elif m.formula != "sin-sin":
-        said.append(f"{m.moving} of {d} dimensions take part.")
+        said.append(f"{m.n_varying} of {d} dimensions take part.")
     if m.neighbours.aliased:
         said.append(f"{m.neighbours.aliased} of {n} positions resemble one further away more than those beside them.")
     if m.rotation_miss < 1e-6:

@@ -5,7 +5,7 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 
-from models.analysis.distributions import entropy, expected
+from models.analysis.distributions import entropy, expectation
 from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span, TokenInOrder
 from viz_app.drawing.labels import labels, token_label
 from viz_app.drawing.notes import first_output
@@ -72,7 +72,7 @@ def in_order_csv(run: CurrentRun, choices: Choices) -> str:
     tokens = labels(run.trace.streams[output.stream])
     best = output.log_probs.max(-1)
     for turn, i in enumerate(output.order, 1):
-        mine = expected(output.log_probs[i], output.labels[i])
+        mine = expectation(output.log_probs[i], output.labels[i])
         first = token_label(run.scope.tokenizer, int(best.indices[i])).text
         rows.append([turn, i, f"{i} {tokens[i].text}", mine.probability, mine.surprisal, mine.rank, entropy(output.log_probs[i]),
                      f"{int(best.indices[i])} {first}", float(best.values[i].exp())])

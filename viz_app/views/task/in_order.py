@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from models.analysis.checks import Check
-from models.analysis.distributions import check_softmax, entropy, expected
+from models.analysis.distributions import check_softmax, entropy, expectation
 from models.trace import AttentionSite, Trace
 from models.trace.outputs import TokenInOrder
 from viz_app.drawing.labels import labels, token_label
@@ -52,7 +52,7 @@ def _payload(run: CurrentRun, output: TokenInOrder, position: int, site: Attenti
     best = log_probs.topk(min(LISTED, len(log_probs)))
     ids = best.indices.tolist()
     listed = ids if label in ids else [*ids, label]
-    each, mine = [expected(log_probs, one) for one in listed], expected(log_probs, label)
+    each, mine = [expectation(log_probs, one) for one in listed], expectation(log_probs, label)
     masks = {role: next(one for one in run.trace.attention.values() if one.role == role) for role in STREAMS}
     row_header, row = reading(run, site, head, position)
     top = output.log_probs.max(-1)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from models.analysis.checks import Check
-from models.analysis.distributions import Expected, check_softmax, entropy, expected
+from models.analysis.distributions import Expectation, check_softmax, entropy, expectation
 from models.tokenizers.encoding import Encoding, hidable
 from models.trace import AttentionSite
 from models.trace.outputs import MaskedToken
@@ -29,8 +29,8 @@ class Guess:
     position: int
     hidden: int | None
     ids: tuple[int, ...]           # listed, the most probable first; a hidden one that is not among them last
-    each: tuple[Expected, ...]     # of the listed
-    of_hidden: Expected | None
+    each: tuple[Expectation, ...]     # of the listed
+    of_hidden: Expectation | None
     n_best: int                    # how many of the listed are the most probable ones
     mass: float                    # of those
     entropy: float                 # bits
@@ -44,8 +44,8 @@ def guesses(output: MaskedToken, row: Encoding) -> list[Guess]:
         best = log_probs.topk(min(n, len(log_probs)))
         ids = best.indices.tolist()
         listed = ids if hidden is None or hidden in ids else [*ids, hidden]
-        each = tuple(expected(log_probs, one) for one in listed)
-        of_hidden = None if hidden is None else expected(log_probs, hidden)
+        each = tuple(expectation(log_probs, one) for one in listed)
+        of_hidden = None if hidden is None else expectation(log_probs, hidden)
         mass = float(best.values.exp().sum())
         found.append(Guess(position, hidden, tuple(listed), each, of_hidden, len(ids), mass, entropy(log_probs)))
         if len(found) == MOST:
@@ -111,5 +111,5 @@ def _payload(
     return pack(header, p=p.astype(np.float32), ranks=ranks.astype(np.int32), **arrays)
 
 
-def _known(name: str, said: Expected, n_vocabulary: int) -> str:
+def _known(name: str, said: Expectation, n_vocabulary: int) -> str:
     return text.fact(name, said.probability, said.surprisal, said.rank, n_vocabulary, "hidden")
