@@ -43,7 +43,7 @@ def scores_by_distance(site: AttentionSite, head: int, *, back_only: bool) -> Sc
 
 
 @dataclass(frozen=True)
-class Carried:
+class RotatedPair:
     """The query and key of two tokens of a text, each (1, d_head), and the `places` where they stand there."""
 
     site: AttentionSite
@@ -55,29 +55,29 @@ class Carried:
     def scores(self, shift: int = 0) -> Float[Tensor, "n"]:
         """At each distance 0, 1, …: both turned back, the key turned to `shift` and the query to so far behind it, as far as the
         rotation goes."""
-        query, key = self._undone()
+        query, key = self._unrotated()
         places = torch.arange(shift, len(self.rotation.cos))
-        queries = self.rotation.turned(query.expand(len(places), -1), places)
-        return self.site.similarity(queries, self.rotation.turned(key, places[:1]))[:, 0]
+        queries = self.rotation.rotate(query.expand(len(places), -1), places)
+        return self.site.similarity(queries, self.rotation.rotate(key, places[:1]))[:, 0]
 
     @property
     def miss(self) -> float:
         """By how much both, turned back and again, differ from what they are."""
-        pairs = zip(self._undone(), (self.query, self.key), self.places, strict=True)
-        return max(float((self.rotation.turned(bare, torch.tensor([at])) - t).abs().max()) for bare, t, at in pairs)
+        pairs = zip(self._unrotated(), (self.query, self.key), self.places, strict=True)
+        return max(float((self.rotation.rotate(bare, torch.tensor([at])) - t).abs().max()) for bare, t, at in pairs)
 
     @property
     def length(self) -> float:
         """|q|·|k|: no score is larger."""
         return float(self.query.norm() * self.key.norm())
 
-    def _undone(self) -> tuple[Tensor, Tensor]:
+    def _unrotated(self) -> tuple[Tensor, Tensor]:
         query, key = (torch.tensor([at]) for at in self.places)
-        return self.rotation.undone(self.query, query), self.rotation.undone(self.key, key)
+        return self.rotation.unrotate(self.query, query), self.rotation.unrotate(self.key, key)
 
 
-def carried(site: AttentionSite, rotation: Rotation, head: int, query: int, key: int) -> Carried:
+def rotated_pair(site: AttentionSite, rotation: Rotation, head: int, query: int, key: int) -> RotatedPair:
     """Of the query of one token of the text and the key of another."""
     q, k = site.q[0, head], site.k[0, head * site.k.shape[1] // site.n_heads]
     own = (t[at : at + 1].float().cpu() for t, at in ((q, query), (k, key)))
-    return Carried(site, rotation, *own, (query, key))
+    return RotatedPair(site, rotation, *own, (query, key))

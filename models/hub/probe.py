@@ -118,8 +118,8 @@ def rotary(model: HubModel, paths: Sequence[str]) -> Rotary | None:
 
 def _miss(rotation: Rotation, recorded: Tensor, positions: Tensor) -> float:
     """Of q or k recorded of one token, (head, position, d_head)."""
-    first = rotation.undone(recorded[:, :1], positions[:1])
-    expected = rotation.turned(first.expand_as(recorded), positions)
+    first = rotation.unrotate(recorded[:, :1], positions[:1])
+    expected = rotation.rotate(first.expand_as(recorded), positions)
     return float((expected - recorded).abs().max()) / max(1.0, float(recorded.abs().max()))
 
 

@@ -38,11 +38,11 @@ class Rotation:
         """How much longer each pair is made."""
         return torch.hypot(self.cos[0], self.sin[0])
 
-    def turned(self, x: Float[Tensor, "*b n d_head"], positions: Int[Tensor, "n"]) -> Float[Tensor, "*b n d_head"]:
+    def rotate(self, x: Float[Tensor, "*b n d_head"], positions: Int[Tensor, "n"]) -> Float[Tensor, "*b n d_head"]:
         """Queries or keys as they are at these positions."""
         return self._turned(x, self.cos[positions], self.sin[positions])
 
-    def undone(self, x: Float[Tensor, "*b n d_head"], positions: Int[Tensor, "n"]) -> Float[Tensor, "*b n d_head"]:
+    def unrotate(self, x: Float[Tensor, "*b n d_head"], positions: Int[Tensor, "n"]) -> Float[Tensor, "*b n d_head"]:
         """What was turned to be these queries or keys at these positions."""
         cos, sin = self.cos[positions], self.sin[positions]
         length = cos**2 + sin**2

@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 from test_live import answer, parts
 
 import models
-from models.analysis.scores_by_distance import carried, scores_by_distance
+from models.analysis.scores_by_distance import rotated_pair, scores_by_distance
 from models.trace import AttentionSite
 from viz_app import checkpoints
 from viz_app.views.positions import files as files
@@ -190,11 +190,11 @@ def test_one_query_and_key_carried_to_each_distance(folders: dict[str, Path], na
     scope = models.load(folders[name])
     site = list(scope.run(IDS).attention.values())[1]
     rotation, head, query, key = scope.model.rotation(7), site.n_heads - 1, 5, 2
-    alone = carried(site, rotation, head, query, key)
+    alone = rotated_pair(site, rotation, head, query, key)
     torch.testing.assert_close(alone.scores().double(), by_formula(site, head, query, key), rtol=1e-4, atol=1e-5)
-    assert all(check.passed for check in claims.carried(alone, site, head, query - key))
+    assert all(check.passed for check in claims.rotated_pair(alone, site, head, query - key))
     wrong = replace(alone, places=(4, 2))
-    assert [check.passed for check in claims.carried(wrong, site, head, query - key)] == [True, False, True]
+    assert [check.passed for check in claims.rotated_pair(wrong, site, head, query - key)] == [True, False, True]
 
 
 def test_files_hold_the_numbers_of_the_pictures(folders: dict[str, Path]) -> None:
@@ -204,7 +204,7 @@ def test_files_hold_the_numbers_of_the_pictures(folders: dict[str, Path]) -> Non
     assert rows[0] == ["position \\ pair", "0", "1"]
     assert rows[4] == ["3", *map(str, rotation.angles[3].tolist())]
     site = next(iter(scope.run(IDS).attention.values()))
-    found, alone = scores_by_distance(site, 1, back_only=False), carried(site, rotation, 1, 5, 2)
+    found, alone = scores_by_distance(site, 1, back_only=False), rotated_pair(site, rotation, 1, 5, 2)
     rows = list(csv.reader(io.StringIO(files.distances_csv(found, alone))))
     assert rows[0] == ["distance", "pairs", "mean", "least", "largest", "one query and key, turned"]
     assert rows[5] == ["-2", "5", *(str(t[4].item()) for t in (found.mean, found.least, found.largest)), ""]

@@ -80,8 +80,8 @@ def test_what_is_undone_is_the_models_projection_and_turned_again_what_was_recor
             turned = apply_rotary_pos_emb(q, k, cos, sin)
         for bare, there, recorded in zip((q, k), turned, (site.q, site.k), strict=True):
             torch.testing.assert_close(there, recorded, atol=1e-5, rtol=1e-5)
-            torch.testing.assert_close(rotation.turned(bare, places), recorded, atol=1e-5, rtol=1e-5)
-            torch.testing.assert_close(rotation.undone(recorded, places), bare, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(rotation.rotate(bare, places), recorded, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(rotation.unrotate(recorded, places), bare, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", SCALED)
@@ -94,7 +94,7 @@ def test_scaled_angles_are_the_modules_own(kind: str, tmp_path: Path) -> None:
     torch.testing.assert_close(rotation.stretch, torch.full((5,), float(module.attention_scaling)))
     assert (float(module.attention_scaling) != 1) == (kind == "yarn")
     x = torch.randn(3, 9, 10)
-    torch.testing.assert_close(rotation.undone(rotation.turned(x, torch.arange(9)), torch.arange(9)), x, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(rotation.unrotate(rotation.rotate(x, torch.arange(9)), torch.arange(9)), x, atol=1e-5, rtol=1e-5)
 
 
 def test_asking_for_many_positions_leaves_the_model_as_it_was(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_inspect_says_so(tmp_path: Path) -> None:
 def test_a_quarter_turn_by_hand() -> None:
     rotation = Rotation(torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([[0.0, 0.0], [1.0, 0.0]]))
     x = torch.tensor([[2.0, 3.0, 5.0, 7.0, 11.0]])                # pairs (2, 5) and (3, 7); 11 is not turned
-    assert rotation.turned(x, torch.tensor([1])).tolist() == [[-5.0, 3.0, 2.0, 7.0, 11.0]]
-    assert rotation.undone(x, torch.tensor([1])).tolist() == [[5.0, 3.0, -2.0, 7.0, 11.0]]
+    assert rotation.rotate(x, torch.tensor([1])).tolist() == [[-5.0, 3.0, 2.0, 7.0, 11.0]]
+    assert rotation.unrotate(x, torch.tensor([1])).tolist() == [[5.0, 3.0, -2.0, 7.0, 11.0]]
     assert rotation.angles.tolist() == [[0.0, 0.0], [math.pi / 2, 0.0]]
     assert rotation.wavelengths.tolist() == [4.0, math.inf]

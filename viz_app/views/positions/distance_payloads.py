@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from models.analysis.checks import Check, check_used
-from models.analysis.scores_by_distance import Carried, ScoresByDistance, carried, scores_by_distance
+from models.analysis.scores_by_distance import RotatedPair, ScoresByDistance, rotated_pair, scores_by_distance
 from models.trace import AttentionSite
 from viz_app import words
 from viz_app.drawing import notes
@@ -64,10 +64,10 @@ class Distances:
         return scores_by_distance(self.site, self.choices.head, back_only=self.run.scope.model.continues)
 
     @cached_property
-    def alone(self) -> Carried | None:
+    def alone(self) -> RotatedPair | None:
         """None of a model that turns nothing."""
         turns = self.run.scope.model.rotation(max(2, len(self.tokens)))
-        return None if turns is None else carried(self.site, turns, self.choices.head, *self.places)
+        return None if turns is None else rotated_pair(self.site, turns, self.choices.head, *self.places)
 
     @property
     def file(self) -> str:
@@ -109,7 +109,7 @@ def checks(shown: Distances) -> list[Check]:
     used, (query, key) = [check_used(shown.site)], shown.places
     if shown.alone is None:
         return used
-    return used + claims.carried(shown.alone, shown.site, shown.choices.head, query - key)
+    return used + claims.rotated_pair(shown.alone, shown.site, shown.choices.head, query - key)
 
 
 def every_pair(found: ScoresByDistance, title: str, domain: tuple[float, float], file: str, about: Facts) -> bytes:

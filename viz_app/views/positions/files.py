@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import FormulaMeasures, SimilarityByDistance, rotation
-from models.analysis.scores_by_distance import Carried, ScoresByDistance
+from models.analysis.scores_by_distance import RotatedPair, ScoresByDistance
 from models.layers.rotation import Rotation
 
 
@@ -105,7 +105,7 @@ def angles_csv(turns: Rotation) -> str:
     return _csv(["position \\ pair", *range(turns.n_pairs)], ([i, *row] for i, row in enumerate(turns.angles.tolist())))
 
 
-def distances_csv(found: ScoresByDistance, alone: Carried | None) -> str:
+def distances_csv(found: ScoresByDistance, alone: RotatedPair | None) -> str:
     """A row a distance (query − key): pairs, mean, least and largest score, and that of the query and key that are only turned."""
     names = ("distance", "pairs", "mean", "least", "largest")
     columns = [getattr(found, name).tolist() for name in names]

@@ -3,7 +3,7 @@
 import torch
 
 from models.analysis.checks import ROUNDING, Check, rounding_in
-from models.analysis.scores_by_distance import Carried
+from models.analysis.scores_by_distance import RotatedPair
 from models.layers.rotation import Rotation
 from models.trace import AttentionSite
 
@@ -20,7 +20,7 @@ def rotation(turns: Rotation, dtype: torch.dtype) -> list[Check]:
     ]
 
 
-def carried(alone: Carried, site: AttentionSite, head: int, distance: int) -> list[Check]:
+def rotated_pair(alone: RotatedPair, site: AttentionSite, head: int, distance: int) -> list[Check]:
     """Turned to where they stand in the text the query and key have the recorded score; moved together they keep every score."""
     scores, (query, key) = alone.scores(), alone.places
     limit = ROUNDING * max(1.0, float(scores.abs().max()), alone.length)
