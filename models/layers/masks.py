@@ -64,15 +64,15 @@ class Mask:
         return None if self.allowed is None or self.allowed.all() else self.allowed
 
     @cached_property
-    def _added(self) -> Tensor:
+    def _additive(self) -> Tensor:
         return torch.zeros(self.blocking.shape, device=self.blocking.device).masked_fill_(~self.blocking, -torch.inf)
 
-    def added(self, dtype: torch.dtype) -> Tensor | None:
+    def additive(self, dtype: torch.dtype) -> Tensor | None:
         """`blocking` as what is added to the scores, 0 or −∞, made once for all layers; a large one as it is, because the fused
         kernel makes its own and lets go of it."""
         if self.blocking is None or self.blocking.numel() > LARGEST_ADDED:
             return self.blocking
-        return self._added.to(dtype)
+        return self._additive.to(dtype)
 
     def expanded(self, batch: int, head: int | None, n_query: int, n_key: int) -> Bool[Tensor, "*#head query key"]:
         """The whole mask of one batch row and head as a (query, key) matrix; of all heads if `head` is None."""
@@ -122,6 +122,6 @@ def in_order(rank: Int[Tensor, "batch n"], *, itself: bool) -> MaskLayer:
     return MaskLayer(ORDER, key <= query if itself else key < query)
 
 
-def drawn(allowed: Bool[Tensor, "query key"]) -> MaskLayer:
+def hand_drawn(allowed: Bool[Tensor, "query key"]) -> MaskLayer:
     """Cells a person forbade (False) or left (True)."""
     return MaskLayer(DRAWN, allowed[None, None])

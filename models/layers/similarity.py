@@ -51,24 +51,24 @@ def additive(
 
 @dataclass(frozen=True)
 class Kind:
-    """One similarity: its function, its formula, and how its parameters begin for queries of d, keys of e, a hidden units;
-    `begins` says so in words, empty where there are none."""
+    """One similarity: its function, its formula, and how its parameters are initialised for queries of d, keys of e, a hidden
+    units; `initialisation` says so in words, empty where there are none."""
 
     function: Callable[..., Tensor]
     formula: str
-    begin: Callable[[int, int, int], dict[str, Tensor]] = lambda d, e, a: {}
-    begins: str = ""
+    initialise: Callable[[int, int, int], dict[str, Tensor]] = lambda d, e, a: {}
+    initialisation: str = ""
 
 
-def _begin_cosine(d: int, e: int, a: int) -> dict[str, Tensor]:
+def _initialise_cosine(d: int, e: int, a: int) -> dict[str, Tensor]:
     return {"log_t": torch.tensor(math.log(10.0))}
 
 
-def _begin_general(d: int, e: int, a: int) -> dict[str, Tensor]:
+def _initialise_general(d: int, e: int, a: int) -> dict[str, Tensor]:
     return {"M": torch.eye(d, e) / math.sqrt(d)}   # at first the scaled dot product
 
 
-def _begin_additive(d: int, e: int, a: int) -> dict[str, Tensor]:
+def _initialise_additive(d: int, e: int, a: int) -> dict[str, Tensor]:
     W, U = torch.empty(a, d), torch.empty(a, e)
     return {"W": nn.init.xavier_uniform_(W), "U": nn.init.xavier_uniform_(U), "v": torch.randn(a) / math.sqrt(a)}
 
@@ -76,9 +76,9 @@ def _begin_additive(d: int, e: int, a: int) -> dict[str, Tensor]:
 SIMILARITIES = {
     "dot": Kind(dot, "q·k"),
     "scaled dot": Kind(scaled_dot, "q·k/√d"),
-    "cosine": Kind(cosine, "t·cos(q, k)", _begin_cosine, "t is 10"),
-    "general": Kind(general, "q·M·k", _begin_general, "M is I/√d, which gives the scaled dot product"),
-    "additive": Kind(additive, "v·tanh(W q + U k)", _begin_additive, "W, U and v are drawn at random"),
+    "cosine": Kind(cosine, "t·cos(q, k)", _initialise_cosine, "t is 10"),
+    "general": Kind(general, "q·M·k", _initialise_general, "M is I/√d, which gives the scaled dot product"),
+    "additive": Kind(additive, "v·tanh(W q + U k)", _initialise_additive, "W, U and v are drawn at random"),
 }
 
 
@@ -130,10 +130,10 @@ class LearnedSimilarity(nn.Module):
         if name not in SIMILARITIES:
             raise ValueError(f"similarity must be one of {', '.join(SIMILARITIES)}, not {name!r}")
         self.name = name
-        for parameter, value in SIMILARITIES[name].begin(d_query, d_key or d_query, d_hidden or d_query).items():
+        for parameter, value in SIMILARITIES[name].initialise(d_query, d_key or d_query, d_hidden or d_query).items():
             self.register_parameter(parameter, nn.Parameter(value))
 
-    def now(self) -> Similarity:
+    def detached(self) -> Similarity:
         """What it has learned so far, without gradients."""
         return Similarity(self.name, {name: p.detach() for name, p in self._parameters.items()})
 
@@ -149,7 +149,7 @@ class LearnedSimilarity(nn.Module):
         if self.name == "general":
             q = q @ self.M
         scale = None if self.name == "scaled dot" else 1.0
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.added(q.dtype), scale=scale)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.additive(q.dtype), scale=scale)
 
 
 def masked_softmax(scores: Scores, allowed: Bool[Tensor, "*c #query #key"] | None) -> Float[Tensor, "*b query key"]:

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from models.layers.masks import LOOK_AHEAD, Mask, MaskLayer, drawn
+from models.layers.masks import LOOK_AHEAD, Mask, MaskLayer, hand_drawn
 
 Cell = tuple[int, int]    # (query, key), both counted from 0
 
@@ -90,7 +90,7 @@ class MaskChange:
             opened = _marked(self.opened, end, n_key)[rows].to(device)
             layers = [MaskLayer(layer.name, layer.allowed | opened) for layer in layers]
         if self.forbidden:
-            layers.append(drawn(~_marked(self.forbidden, end, n_key)[rows].to(device)))
+            layers.append(hand_drawn(~_marked(self.forbidden, end, n_key)[rows].to(device)))
         return Mask(layers, mask.start)
 
 

@@ -67,7 +67,7 @@ class Recording:
             q, k, v = (Product(cause, *projections[name], module.n_heads) for name, cause in causes)
         name = name or module.path
         self.attention[name] = AttentionSite(
-            name, kind or module.kind, x, memory, q, k, v, out, mask, module.similarity.now(), projections, terms=terms
+            name, kind or module.kind, x, memory, q, k, v, out, mask, module.similarity.detached(), projections, terms=terms
         )
 
 

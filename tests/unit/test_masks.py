@@ -14,23 +14,23 @@ def table(text: str) -> torch.Tensor:
 
 def test_the_names_that_stand_beside_a_blocked_cell():
     assert (PADDING, LOOK_AHEAD, DRAWN) == ("padding", "look-ahead", "drawn by hand")
-    made = [masks.padding(torch.tensor([[5]]), 0), masks.look_ahead(1, 1), masks.drawn(torch.ones(1, 1, dtype=torch.bool))]
+    made = [masks.padding(torch.tensor([[5]]), 0), masks.look_ahead(1, 1), masks.hand_drawn(torch.ones(1, 1, dtype=torch.bool))]
     assert [layer.name for layer in made] == [PADDING, LOOK_AHEAD, DRAWN]
 
 
 def test_nothing_blocked_needs_no_mask():
-    open_, shut = masks.drawn(table("...  ...")), masks.drawn(table("...  .x."))
+    open_, shut = masks.hand_drawn(table("...  ...")), masks.hand_drawn(table("...  .x."))
     assert Mask().blocking is None
     assert Mask([open_, open_]).blocking is None
     assert torch.equal(Mask([open_, shut]).blocking, Mask([open_, shut]).allowed)
     for dtype in (torch.float32, torch.float64):
-        assert Mask([open_]).added(dtype) is None
-        added = Mask([open_, shut]).added(dtype)
+        assert Mask([open_]).additive(dtype) is None
+        added = Mask([open_, shut]).additive(dtype)
         assert added.dtype == dtype
         assert torch.equal(added == 0, Mask([open_, shut]).allowed)
         assert torch.equal(added == -torch.inf, ~Mask([open_, shut]).allowed)
     large = Mask([masks.look_ahead(257, 257)])
-    assert large.added(torch.float32) is large.blocking     # nothing is made of it that a recording would keep
+    assert large.additive(torch.float32) is large.blocking     # nothing is made of it that a recording would keep
 
 
 def test_a_row_of_a_mask_is_cut_to_its_own_length():
@@ -61,7 +61,7 @@ def test_look_ahead_with_cached_keys_counts_from_the_end():
 
 def test_a_cell_is_open_only_if_every_layer_allows_it():
     padding = masks.padding(torch.tensor([[5, 6, 0]]), 0)
-    drawn = masks.drawn(table("...  x..  ..."))
+    drawn = masks.hand_drawn(table("...  x..  ..."))
     mask = Mask([padding, masks.look_ahead(3, 3), drawn])
     assert torch.equal(mask.expanded(0, 0, 3, 3), table(".xx  x.x  ..x"))
     reasons = {

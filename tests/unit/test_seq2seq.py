@@ -233,7 +233,7 @@ def test_a_blocked_source_token_gets_no_weight():
     allowed[6] = False
     plain = model.masks(source, target)
     with record() as recording, torch.no_grad():
-        logits = model(source, target, {"cross": masks.Mask([*plain["cross"].layers, masks.drawn(allowed)])})
+        logits = model(source, target, {"cross": masks.Mask([*plain["cross"].layers, masks.hand_drawn(allowed)])})
     site = recording.attention["decoder.alignment"]
     assert site.weights(0)[2:5, 3].abs().max() == 0
     assert site.out[0, 0, 6].abs().max() == 0

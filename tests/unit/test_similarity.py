@@ -38,7 +38,7 @@ def layer(name: str) -> LearnedSimilarity:
 @pytest.mark.parametrize("name", SIMILARITIES)
 def test_every_cell_is_the_formula(name):
     q, k = torch.randn(N_TARGET, D_HEAD), torch.randn(N_SOURCE, D_HEAD)
-    similarity = layer(name).now()
+    similarity = layer(name).detached()
     scores = similarity(q, k)
     by_hand = [[cell_by_hand(name, a, b, similarity.learned) for b in k] for a in q]
     torch.testing.assert_close(scores, torch.tensor(by_hand), rtol=1e-4, atol=1e-5)
@@ -51,7 +51,7 @@ def test_what_attends_is_what_is_shown(name, masked):
     allowed = (torch.rand(BATCH, 1, N_TARGET, N_SOURCE) < 0.6) if masked else None
     made = layer(name)
     mask = Mask([MaskLayer("drawn by hand", allowed)] if masked else [])
-    torch.testing.assert_close(made.attend(q, k, v, mask), masked_softmax(made.now()(q, k), allowed) @ v)
+    torch.testing.assert_close(made.attend(q, k, v, mask), masked_softmax(made.detached()(q, k), allowed) @ v)
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)

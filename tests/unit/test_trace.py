@@ -144,7 +144,7 @@ def test_a_query_with_nothing_allowed_reads_nothing_and_nothing_becomes_nan(tiny
     drawn[4] = False
     plain = tiny.masks(source, target)
     with record() as recording, torch.inference_mode():
-        logits = tiny(source, target, {**plain, "cross": Mask([*plain["cross"].layers, masks.drawn(drawn)])})
+        logits = tiny(source, target, {**plain, "cross": Mask([*plain["cross"].layers, masks.hand_drawn(drawn)])})
     site = recording.attention["decoder.layers.1.cross_attn"]
     assert logits.isfinite().all()
     assert site.weights()[:, 4].abs().max() == site.out[0, :, 4].abs().max() == 0

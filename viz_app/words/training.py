@@ -110,5 +110,5 @@ def dropped(name: str, own: str) -> str:
 
 def _untrained(name: str) -> str:
     """That a similarity which was swapped in has numbers of its own that nobody trained; empty where it has none."""
-    begins = SIMILARITIES[name].begins
+    begins = SIMILARITIES[name].initialisation
     return f" What {name} learns besides was never trained with these weights and is as in a new model: {begins}." if begins else ""
