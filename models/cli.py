@@ -14,7 +14,7 @@ from models import evaluate_command, train_command
 from models.architectures.base import ORDER
 from models.checkpoint import CheckpointError, seal
 from models.devices import chosen_device
-from models.hub.describe import described
+from models.hub.describe import description
 from models.hub.model import HubModel
 from models.opening import folder_of, load
 from models.scope import InputError, Scope
@@ -200,7 +200,7 @@ def _seal(options: argparse.Namespace) -> int:
 def _inspect(options: argparse.Namespace) -> int:
     scope = _opened(options, "cpu")
     if isinstance(scope.model, HubModel):
-        print("\n".join(described(scope)))
+        print("\n".join(description(scope)))
         return 0
     record = scope.training
     print(f"{scope.name}: {scope.task}, {sum(p.numel() for p in scope.model.parameters()):,} parameters\n")

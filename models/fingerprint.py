@@ -15,7 +15,7 @@ def weights_digest(model: Model) -> str:
     """SHA-256 (hex) of the names, shapes and values of a model's parameters."""
     found = sha256()
     tensors = model.state_dict()
-    for name, tensor in loading.counted(loading.HASHED, tensors.items(), len(tensors)):
+    for name, tensor in loading.with_progress(loading.HASHED, tensors.items(), len(tensors)):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         found.update(tensor.detach().to("cpu").contiguous().flatten().view(torch.uint8).numpy())
     return found.hexdigest()

@@ -15,7 +15,7 @@ READ, PLACED, CHECKED, HASHED = "bytes of its weights read", "tensors placed", "
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher of a loading", default=None)
 
 
-class GivenUp(CheckpointError):
+class Cancelled(CheckpointError):
     """Nobody waits for this checkpoint any more."""
 
 
@@ -39,7 +39,7 @@ def report_progress(what: str, done: int, total: int) -> None:
         watcher(what, done, total)
 
 
-def counted(what: str, items: Iterable[Item], total: int) -> Iterator[Item]:
+def with_progress(what: str, items: Iterable[Item], total: int) -> Iterator[Item]:
     """The items, each told when it is asked for the next."""
     report_progress(what, 0, total)
     for done, item in enumerate(items, 1):

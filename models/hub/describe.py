@@ -11,7 +11,7 @@ from models.scope import Scope
 from models.trace import AttentionSite, Trace
 
 
-def described(scope: Scope) -> Iterator[str]:
+def description(scope: Scope) -> Iterator[str]:
     """Line by line; its example is run once, because only a run tells what is recorded."""
     model, config = scope.model, scope.config
     yield f"{scope.name}: {config.architecture}, {sum(p.numel() for p in model.module.parameters()):,} parameters\n"
@@ -25,10 +25,10 @@ def described(scope: Scope) -> Iterator[str]:
     yield f"  its fields are {', '.join(field.title for field in model.fields)}; up to {config.n_ctx:,} tokens are read"
     first = scope.examples[0]
     yield "\nwhat can be shown"
-    yield from (f"  {line}" for line in shown(scope, scope.run(*([first] if isinstance(first, str) else first))))
+    yield from (f"  {line}" for line in capabilities(scope, scope.run(*([first] if isinstance(first, str) else first))))
 
 
-def shown(scope: Scope, trace: Trace) -> Iterator[str]:
+def capabilities(scope: Scope, trace: Trace) -> Iterator[str]:
     """What a run lays open of a model, and why the rest is not."""
     model, sites = scope.model, list(trace.attention.values())
     if model.what_it_answers:

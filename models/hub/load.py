@@ -78,7 +78,7 @@ def _transformers() -> Any:
 def _reporting_bar(bar: Any, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
     """In the place of the library's bar over the tensors of a model, one that tells whoever watches."""
     if loading.is_watched() and settings.get("desc") == "Loading weights" and args and hasattr(args[0], "__len__"):
-        return loading.counted(loading.PLACED, args[0], len(args[0]))
+        return loading.with_progress(loading.PLACED, args[0], len(args[0]))
     return bar(*args, **settings)
 
 
@@ -87,7 +87,7 @@ def _named(folder: Path) -> Iterator[None]:
     """Whatever the library says of a folder, as a CheckpointError that names it."""
     try:
         yield
-    except loading.GivenUp:
+    except loading.Cancelled:
         raise
     except CheckpointError as error:
         raise CheckpointError(f"{folder}: {error}") from None
@@ -120,7 +120,7 @@ def _opened(folder: Path, auto: Any, config: Any, dtype: torch.dtype | None) -> 
         what = f"{len(odd)} parameters are not in its weights, {odd[0]:.100} for one"
         raise CheckpointError(f"{what}; nothing is drawn in their place")
     parameters = list(module.named_parameters())
-    for name, parameter in loading.counted(loading.CHECKED, parameters, len(parameters)):
+    for name, parameter in loading.with_progress(loading.CHECKED, parameters, len(parameters)):
         if not bool(parameter.isfinite().all()):
             raise CheckpointError(f"{name} holds values that are not finite")
     return module, gives

@@ -281,8 +281,8 @@ def test_a_checkpoint_tells_what_has_been_read_and_ends_where_it_is_given_up() -
     assert told[-1] == (loading.HASHED, n, n)
 
     def stop(what: str, done: int, total: int) -> None:
-        raise loading.GivenUp("enough")
+        raise loading.Cancelled("enough")
 
-    with loading.watched(stop), pytest.raises(loading.GivenUp, match="enough"):
+    with loading.watched(stop), pytest.raises(loading.Cancelled, match="enough"):
         models.load("dates", device="cpu")
     assert not loading.is_watched()

@@ -247,9 +247,9 @@ def test_a_folder_tells_how_far_it_has_come_and_ends_where_it_is_given_up(made: 
 
     def stop(what: str, done: int, total: int) -> None:
         if done == 5:
-            raise loading.GivenUp("enough")
+            raise loading.Cancelled("enough")
 
-    with loading.watched(stop), pytest.raises(loading.GivenUp, match="^enough$"):
+    with loading.watched(stop), pytest.raises(loading.Cancelled, match="^enough$"):
         models.load(made["BertModel"], device="cpu")
     assert models.load(made["BertModel"], device="cpu").weights_digest == scope.weights_digest      # and nobody watches
 

@@ -15,7 +15,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 import models
 from models.hub import probe
-from models.hub.describe import described
+from models.hub.describe import description
 from models.hub.families import rotary_paths
 from models.layers.rotation import Rotation
 
@@ -131,7 +131,7 @@ def test_nothing_is_claimed_of_a_model_that_turns_nothing(name: str, tmp_path: P
     BY_NAME[name].save(tmp_path)
     scope = models.load(tmp_path)
     assert scope.model.rotation(5) is None
-    assert not any("turned at each position" in line for line in described(scope))
+    assert not any("turned at each position" in line for line in description(scope))
 
 
 def test_no_model_of_our_own_turns(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_where_the_module_stands() -> None:
 
 
 def test_inspect_says_so(tmp_path: Path) -> None:
-    lines = list(described(opened("MistralForCausalLM", tmp_path)))
+    lines = list(description(opened("MistralForCausalLM", tmp_path)))
     assert any("shown is by which angles its queries and keys are turned at each position" in line for line in lines)
 
 

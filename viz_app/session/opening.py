@@ -81,13 +81,13 @@ class Opening:
             while True:
                 try:
                     return cache.scope(self.name)
-                except loading.GivenUp:
+                except loading.Cancelled:
                     if self._over.is_set():     # else it was given up by those who waited before these
                         raise
 
     def _watch(self, what: str, done: int, total: int) -> None:
         if self._over.is_set():
-            raise loading.GivenUp(f"{self.name}: given up")
+            raise loading.Cancelled(f"{self.name}: given up")
         self._reached = what, done, total
 
 

@@ -11,7 +11,7 @@ from models.analysis.outline import Outline, outline
 from models.architectures import family_of
 from models.checkpoint import CheckpointError, config_of
 from models.hub import load as hub
-from models.hub.describe import shown
+from models.hub.describe import capabilities
 from models.opening import folder_of
 from viz_app import checkpoints, words
 from viz_app.drawing.payload import pack
@@ -82,7 +82,7 @@ def opened_card(run: CurrentRun) -> dict[str, Any]:
         "name": scope.name, "family": text.family(family_of(scope.config)), **_record(made),
         "purpose": "" if scope.model.what_it_answers else text.purpose(scope.name, made),
         "sizes": text.opened_sizes(n, scope.n_ctx), "masks": [],
-        "shown": [words.sentence(line) for line in shown(scope, run.trace)],
+        "shown": [words.sentence(line) for line in capabilities(scope, run.trace)],
     }
 
 
