@@ -6,7 +6,7 @@ from dataclasses import replace
 from models.architectures.base import ORDER, POSITIONS, TEXT, Field
 from models.errors import CheckpointError
 from models.tokenizers.base import Tokenizer
-from models.tokenizers.encoding import Encoding, framed, joined
+from models.tokenizers.encoding import Encoding, concatenate, framed
 from models.tokenizers.special_tokens import BERT
 
 Value = str | Encoding | Sequence[int] | None     # of a field: a text, an encoded one, or positions; None where it is left out
@@ -57,7 +57,7 @@ def encoded(fields: Sequence[Field], values: Texts, tokenizer: Tokenizer, n_ctx:
             streams[field.stream] = _ordered(streams[field.stream], value, field)
             continue
         row = value if isinstance(value, Encoding) else _row(value, field, tokenizer, n_ctx)
-        streams[field.stream] = joined(streams[field.stream], row, " " * follows) if field.stream in streams else row
+        streams[field.stream] = concatenate(streams[field.stream], row, " " * follows) if field.stream in streams else row
         _check_length(streams[field.stream], field, fields, n_ctx)
     for field in fields:
         if field.closing and (row := streams.get(field.stream)) and (mark := tokenizer.special(field.closing)):

@@ -82,7 +82,7 @@ def is_joined(trace: Trace) -> bool:
     return any(isinstance(row, WordRow) for row in trace.streams.values())
 
 
-def joined(trace: Trace) -> Trace:
+def join_words(trace: Trace) -> Trace:
     """The run with words in the place of tokens on its streams and in its attention; outputs and activations stay those of
     tokens. Raises ValueError where the tokenizer knows no words."""
     if not knows_words(trace):

@@ -54,9 +54,9 @@ def _check_states(trace: Trace, site: AttentionSite) -> list[Check]:
     ]
 
 
-def _check(name: str, difference: Tensor, size: Tensor, sentence: str, made_in: torch.dtype = torch.float32) -> Check:
+def _check(name: str, difference: Tensor, size: Tensor, sentence: str, dtype: torch.dtype = torch.float32) -> Check:
     largest, of = (float(t.abs().max()) if t.numel() else 0.0 for t in (difference, size))
-    return Check(name, largest, rounding_in(made_in) * max(1.0, of), sentence)
+    return Check(name, largest, rounding_in(dtype) * max(1.0, of), sentence)
 
 
 def _projected(site: AttentionSite, name: str, head: int, x: Tensor) -> Tensor:

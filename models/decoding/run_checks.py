@@ -12,7 +12,7 @@ def check_runs(parallel: Run, serial: Run, uncached: Run) -> list[Check]:
     Float32: the same sums in another order differ by some 1e-6. In half precision every layer rounds them anew."""
     common = first_divergence(parallel, serial)
     n = min(len(parallel), len(serial)) if common is None else common + 1
-    limit = max(1e-4, rounding_in(serial.made_in))
+    limit = max(1e-4, rounding_in(serial.dtype))
     sums = torch.cat([run.log_probs.exp().sum(-1) for run in (parallel, serial)]) - 1
     return [
         Check("probabilities sum to 1", largest(sums), 1e-5, "Largest difference from 1, over all positions of both runs"),

@@ -57,7 +57,7 @@ class Run:
     kernel_error: float  # largest difference of weights · v from what the forward pass itself returned, in units of `_kernel_error`
     ended: bool  # with </s>; if not, it was stopped at its limit, or the text given stops there
     states: dict[str, Float[Tensor, "position d"]] = field(default_factory=dict)  # of a recurrent decoder, by activation
-    made_in: torch.dtype = torch.float32  # in which the model ran
+    dtype: torch.dtype = torch.float32  # in which the model ran
 
     def __len__(self) -> int:
         return len(self.taken)
@@ -96,7 +96,7 @@ def of_trace(trace: Trace, first: int = 0) -> Run:
 
 
 @torch.inference_mode()
-def along(model: Model, given: Sequence[int], tokens: Sequence[int]) -> Run:
+def single_pass(model: Model, given: Sequence[int], tokens: Sequence[int]) -> Run:
     """One pass, without a cache, over tokens that are already there behind the given ones: the same positions, all at once.
     `tokens` may end with </s>, which is taken but not read."""
     steps = list(decoding.teacher_forced(model, given, tokens[:-1], recorded=True))
@@ -149,7 +149,7 @@ def first_divergence(a: Run, b: Run) -> int | None:
 
 
 @dataclass
-class _Gathered:
+class _StepCollector:
     """The parts of a step-by-step run, gathered one step at a time, so that no step's tensors outlive it."""
 
     steps: list[Step] = field(default_factory=list)
@@ -157,14 +157,14 @@ class _Gathered:
     cached: list[int] = field(default_factory=list)
     states: dict[str, list[Tensor]] = field(default_factory=dict)
     error: float = 0.0
-    made_in: torch.dtype = torch.float32
+    dtype: torch.dtype = torch.float32
 
     def add(self, step: Step) -> None:
         kept = 0
         for name, site in _writing(step.recording.attention).items():
             last = slice(site.n_query - 1, site.n_query)
             self.rows.setdefault(name, []).append(site.weights(rows=last)[:, 0].float().cpu())
-            self.error, self.made_in = max(self.error, _kernel_error(site)), site.dtype
+            self.error, self.dtype = max(self.error, _kernel_error(site)), site.dtype
             if site.role == "self":
                 kept = site.n_key - site.memory.shape[1]  # the memory is what keys were computed from just now
         self.cached.append(kept)
@@ -174,20 +174,20 @@ class _Gathered:
 
 
 def _one_by_one(model: Model, given: Sequence[int], steps: Iterable[Step]) -> Run:
-    all_ = _Gathered()
+    collector = _StepCollector()
     for step in steps:
-        all_.add(step)
-    taken = tuple(step.token for step in all_.steps)
+        collector.add(step)
+    taken = tuple(step.token for step in collector.steps)
     return Run(
         (_opening(model, given)[-1], *taken[:-1]),
         taken,
-        torch.stack([s.log_probs for s in all_.steps]),
-        {name: StepRows(tuple(rows)) for name, rows in all_.rows.items()},
-        tuple(all_.cached),
-        all_.error,
+        torch.stack([s.log_probs for s in collector.steps]),
+        {name: StepRows(tuple(rows)) for name, rows in collector.rows.items()},
+        tuple(collector.cached),
+        collector.error,
         taken[-1] in model.end_ids,
-        {name: torch.stack(states) for name, states in all_.states.items()},
-        all_.made_in,
+        {name: torch.stack(states) for name, states in collector.states.items()},
+        collector.dtype,
     )
 
 
@@ -209,8 +209,8 @@ def _all_at_once(
     """The positions from `first` on of one pass over the whole row."""
     rows = {name: PassRows(site, first, len(read)) for name, site in sites.items()}
     error = max((_kernel_error(site) for site in sites.values()), default=0.0)
-    made_in = next((site.dtype for site in sites.values()), torch.float32)
-    return Run(tuple(read), tuple(taken), log_probs, rows, (0,) * len(read), error, ended, _states(activations), made_in)
+    dtype = next((site.dtype for site in sites.values()), torch.float32)
+    return Run(tuple(read), tuple(taken), log_probs, rows, (0,) * len(read), error, ended, _states(activations), dtype)
 
 
 def _kernel_error(site: AttentionSite) -> float:

@@ -16,7 +16,7 @@ from tokenizers import models as algorithms
 
 from models.errors import CheckpointError
 from models.tokenizers import byte_level, wordpiece, words
-from models.tokenizers.encoding import Encoding, framed, hiding, joined, span, trimmed
+from models.tokenizers.encoding import Encoding, concatenate, framed, hiding, span, trimmed
 from models.tokenizers.pieces import alphabet, by_character, by_piece, trainer
 from models.tokenizers.special_tokens import CLASSIFIED, PLAIN
 from models.tokenizers.stored import ids_of_specials, with_vocabulary_of
@@ -145,7 +145,7 @@ class Tokenizer:
         parts = text.split(self.backend.id_to_token(self.mask_id)) if self.mask_id is not None else [text]
         row = self._plain(parts[0])
         for part in parts[1:]:
-            row = joined(joined(row, self._typed_mask()), self._plain(part))
+            row = concatenate(concatenate(row, self._typed_mask()), self._plain(part))
         return framed(row, self.special(before), self.special(after))
 
     def _plain(self, text: str) -> Encoding:

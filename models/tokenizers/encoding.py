@@ -30,7 +30,7 @@ class Encoding:
         return tuple(dict.fromkeys(self.text[o[0] : o[1]] for token, o in places if token in UNKNOWN_TOKENS and o is not None))
 
 
-def joined(first: Encoding, second: Encoding, between: str = "") -> Encoding:
+def concatenate(first: Encoding, second: Encoding, between: str = "") -> Encoding:
     """One row: the second text behind the first, `between` them."""
     moved = len(first.text) + len(between)
     offsets = (None if span is None else (span[0] + moved, span[1] + moved) for span in second.offsets)

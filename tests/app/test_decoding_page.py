@@ -121,7 +121,7 @@ def test_the_beam_payload_holds_every_hypothesis_and_the_node(dates: Scope) -> N
     steps = decoding_runs.autoregressive(dates.model, trace.streams["source"].ids, Method("beam", width=3)).beam
     node = (4, 1)
     tokens = steps[4].hypotheses[1].tokens
-    run = decoding_runs.along(dates.model, trace.streams["source"].ids, tokens)
+    run = decoding_runs.single_pass(dates.model, trace.streams["source"].ids, tokens)
     payload = decoding_beam.beam_tree(steps, node, run, Story(trace, run, run, Method()), dates, reading(trace, 1, 0), TERMS, 0.6)
     header, arrays = unpack(payload)
     assert [[n["score"] for n in column] for column in header["steps"]] == [[h.score for h in s.hypotheses] for s in steps]

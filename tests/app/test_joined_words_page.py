@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 import models
 import viz_app
-from models.analysis.joined_words import joined
+from models.analysis.joined_words import join_words
 
 APP = Path(viz_app.__file__).with_name("app.py")
 TEXT = "The unbelievably hungry doggy was there"
@@ -26,7 +26,7 @@ def opened(**asked: str) -> AppTest:
 def test_words_are_shown_where_the_url_asks_for_them() -> None:
     app = opened(checkpoint="gpt", text=TEXT, words="true", site="decoder.layers.1.self_attn", head="2", lock="q2")
     header, arrays = picture(app, "head")
-    trace = joined(models.load("gpt", device="cpu").run(TEXT))
+    trace = join_words(models.load("gpt", device="cpu").run(TEXT))
     wanted = trace.attention["decoder.layers.1.self_attn"].weights(2).numpy()
     np.testing.assert_allclose(arrays["weights"].reshape(wanted.shape), wanted, atol=1e-6)
     assert [text for text, *_ in header["keys"]][2] == "·unbelievably"

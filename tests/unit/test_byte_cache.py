@@ -279,7 +279,7 @@ def test_five_hundred_words_again_and_again_stay_within_the_budget(monkeypatch: 
         trace = cache.trace(scope, (text, text[:50]))
         assert len(trace.streams["source"].ids) == 1000
         source, target = (row.ids for row in trace.streams.values())
-        runs = [trace, cache.along(scope, source, target[1:9]), cache.swapped_trace(scope, "dot", trace)]
+        runs = [trace, cache.single_pass(scope, source, target[1:9]), cache.swapped_trace(scope, "dot", trace)]
         made += size(trace)
         assert size(runs) > MEGABYTE
         assert kept.bytes <= kept.budget

@@ -183,7 +183,7 @@ def test_every_node_of_the_tree_says_its_own_numbers() -> None:
     steps = decoding_runs.autoregressive(scope.model, trace.streams["source"].ids, method).beam
     step, rank = 4, 2
     node = steps[step].hypotheses[rank]
-    run = decoding_runs.along(scope.model, trace.streams["source"].ids, node.tokens)
+    run = decoding_runs.single_pass(scope.model, trace.streams["source"].ids, node.tokens)
     both = Story(trace, decoding_runs.of_trace(trace), run, Method())
     header, arrays = unpack(decoding_beam.beam_tree(steps, (step, rank), run, both, scope, reading(trace, 1, 3), TERMS, 0.6))
     best = steps[-1].hypotheses[0].tokens
@@ -246,7 +246,7 @@ def test_only_the_first_word_of_a_text_stands_without_its_space() -> None:
     kept = Hypothesis((book,), -1.0, -1.0, -1, False), Hypothesis((book, book), -2.0, -2.0, 0, False)
     steps = BeamStep(0, (kept[0],)), BeamStep(1, (kept[1],))
     for i, node in enumerate(((0, 0), (1, 0))):
-        run = decoding_runs.along(model, trace.streams["source"].ids, steps[i].hypotheses[0].tokens)
+        run = decoding_runs.single_pass(model, trace.streams["source"].ids, steps[i].hypotheses[0].tokens)
         both = Story(trace, decoding_runs.of_trace(trace), run, Method())
         header, arrays = unpack(decoding_beam.beam_tree(steps, node, run, both, scope, reading(trace), TERMS, 0.6))
         assert [column[0]["label"][0] for column in header["steps"]] == ["book", "·book"]
@@ -419,7 +419,7 @@ def test_the_arrays_read_back(scope: Scope, forced: Story) -> None:
             np.testing.assert_allclose(held[f"{name}.entropy"], entropies(run), atol=1e-5)
         for site in sites:
             np.testing.assert_allclose(held[f"parallel.{counted[site]}"], forced.trace.attention[site].weights().numpy(), atol=1e-6)
-        again = decoding_runs.along(scope.model, forced.trace.streams["source"].ids, forced.serial.taken)      # in one pass
+        again = decoding_runs.single_pass(scope.model, forced.trace.streams["source"].ids, forced.serial.taken)      # in one pass
         np.testing.assert_allclose(held[f"serial.{counted[CROSS]}"][2], again.weights(CROSS, 2).numpy(), atol=1e-5)
 
 

@@ -187,8 +187,8 @@ def test_what_is_shown_of_half_precision_is_worked_out_in_float32(tmp_path: Path
     trace = scope.run("7 11 13 17 19 23")
     given = scope.given_ids("7 11 13 17 19 23")
     serial = runs.autoregressive(scope.model, given, runs.Method(max_new=5)).run
-    uncached = runs.along(scope.model, given, serial.taken)
-    assert serial.made_in == uncached.made_in == getattr(torch, dtype)
+    uncached = runs.single_pass(scope.model, given, serial.taken)
+    assert serial.dtype == uncached.dtype == getattr(torch, dtype)
     for run in (serial, uncached):
         assert {row.dtype for rows in run.rows.values() for row in rows} == {torch.float32}
     parallel = runs.of_trace(trace, 0)

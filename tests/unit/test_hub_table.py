@@ -114,7 +114,7 @@ def test_the_cache_gives_what_one_pass_gives(opened: Opened, name: str) -> None:
     scope = opened[name]
     given = scope.given_ids(SHORT)
     written = runs.autoregressive(scope.model, given, runs.Method(max_new=7)).run
-    whole = runs.along(scope.model, given, written.taken)
+    whole = runs.single_pass(scope.model, given, written.taken)
     assert (written.log_probs - whole.log_probs).abs().max() < 1e-4
     assert max(written.cached) > 0
     assert written.kernel_error < 1e-5

@@ -18,7 +18,7 @@ from torch import Tensor
 
 import models
 from models.analysis.checks import check_site
-from models.analysis.joined_words import WordSite, is_joined, joined, knows_words, word_starts
+from models.analysis.joined_words import WordSite, is_joined, join_words, knows_words, word_starts
 from models.checkpoint import Checkpoint
 from models.layers.masks import Mask, MaskLayer
 from models.scope import Scope
@@ -46,7 +46,7 @@ def scope_of(tokenizer: Tokenizer, *, writes: bool = True) -> Scope:
 def run() -> Trace:
     """An encoder-decoder's, over pieces of words."""
     trace = scope_of(Tokenizer.bpe(["the of a reader dog"] * 3, 140), writes=False).run(SENTENCE, ANSWER)
-    assert any(len(row.pieces[i]) > 2 for row in joined(trace).streams.values() for i in range(3))
+    assert any(len(row.pieces[i]) > 2 for row in join_words(trace).streams.values() for i in range(3))
     return trace
 
 
@@ -62,7 +62,7 @@ def by_matrices(site: AttentionSite, rows: tuple[int, ...], columns: tuple[int, 
 
 
 def test_the_weights_are_the_product_of_an_averaging_matrix_the_weights_and_a_summing_one(run: Trace) -> None:
-    shown = joined(run)
+    shown = join_words(run)
     assert list(shown.attention) == list(run.attention)
     for name, site in run.attention.items():
         found = shown.attention[name]
@@ -81,7 +81,7 @@ def test_the_weights_are_the_product_of_an_averaging_matrix_the_weights_and_a_su
 
 def test_words_have_one_number_where_all_their_tokens_are_the_same_in_either_text() -> None:
     trace = scope_of(Tokenizer.bpe(["ab abc"] * 3, 140), writes=False).run("the abxy ab abx", "a abxy abx")
-    rows = joined(trace).streams.values()
+    rows = join_words(trace).streams.values()
     words = [(i, pieces) for row in rows for i, pieces in zip(row.ids, row.pieces, strict=True)]
     assert len({id(row) for row in rows}) == 2
     assert any(one[0] == other[0] and one != other for _, one in words for _, other in words)       # begin alike
@@ -92,7 +92,7 @@ def test_words_have_one_number_where_all_their_tokens_are_the_same_in_either_tex
 
 def test_a_word_is_of_the_text_that_its_tokens_are_of() -> None:
     trace = models.load("bert", device="cpu").run("She was unbelievably hungry.", "He was there.")
-    (before, after) = trace.streams["text"], joined(trace).streams["text"]
+    (before, after) = trace.streams["text"], join_words(trace).streams["text"]
     starts = word_starts(before, trace.model.tokenizer)
     assert len(starts) < len(before.ids)
     assert after.segments == tuple(before.segments[i] for i in starts)
@@ -101,7 +101,7 @@ def test_a_word_is_of_the_text_that_its_tokens_are_of() -> None:
 
 def test_only_the_rows_that_are_asked_for_are_worked_out(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     site, asked = next(iter(run.attention.values())), []
-    found, own = joined(run).attention[site.name], AttentionSite.weights
+    found, own = join_words(run).attention[site.name], AttentionSite.weights
     monkeypatch.setattr(AttentionSite, "weights", lambda s, *given: asked.append(given) or own(s, *given))
     found.weights(1, rows=slice(1, 3))
     starts = word_starts(run.streams["source"], run.model.tokenizer)
@@ -117,7 +117,7 @@ def test_a_row_that_may_read_nothing_has_no_part_in_its_words_mean(run: Trace) -
     blind = replace(run, attention={site.name: replace(
         site, q=site.deferred("q"), k=site.deferred("k"), v=site.deferred("v"), mask=Mask([MaskLayer("no row", allowed)])
     )})  # fmt: skip
-    found = joined(blind).attention[site.name]
+    found = join_words(blind).attention[site.name]
     assert blind.attention[site.name].weights(0)[first].sum() == 0
     assert (found.weights().sum(-1) - 1).abs().max() < 1e-6
     own = blind.attention[site.name].weights(0, rows=slice(first + 1, second)).mean(0)
@@ -125,14 +125,14 @@ def test_a_row_that_may_read_nothing_has_no_part_in_its_words_mean(run: Trace) -
 
 
 def test_a_word_may_read_another_where_any_of_its_tokens_may(run: Trace) -> None:
-    for name, site in joined(run).attention.items():
+    for name, site in join_words(run).attention.items():
         tokens = run.attention[name]
         for q, (a, b) in enumerate(pairwise([*site.rows, tokens.n_query])):
             for k, (c, d) in enumerate(pairwise([*site.columns, tokens.n_key])):
                 assert bool(site.allowed()[q, k]) == bool(tokens.allowed()[a:b, c:d].any())
                 reasons = {layer for i in range(a, b) for j in range(c, d) for layer in tokens.blocked_by(i, j)}
                 assert set(site.blocked_by(q, k)) == (set() if site.allowed()[q, k] else reasons)
-    upper = joined(run).attention["decoder.layers.0.self_attn"]
+    upper = join_words(run).attention["decoder.layers.0.self_attn"]
     assert (~upper.allowed()).sum() == upper.n_query * (upper.n_query - 1) // 2
     assert (blocked_bits(upper).numpy() > 0).sum() == upper.n_query * (upper.n_query - 1) // 2
 
@@ -149,14 +149,14 @@ def test_two_layers_that_forbid_a_word_together_are_both_its_reason() -> None:
         allowed[..., 0, column] = False
         layers.append(MaskLayer(name, allowed))
     masked = replace(site, q=site.deferred("q"), k=site.deferred("k"), v=site.deferred("v"), mask=Mask(layers))
-    found = joined(replace(trace, attention={site.name: masked})).attention[site.name]
+    found = join_words(replace(trace, attention={site.name: masked})).attention[site.name]
     assert found.blocked_by(0, found.n_key - 1) == ["one", "other"]
     assert found.blocked_by(1, found.n_key - 1) == []
     assert found.weights(0)[0, -1] == 0
 
 
 def test_between_words_there_are_no_scores(run: Trace) -> None:
-    site = next(iter(joined(run).attention.values()))
+    site = next(iter(join_words(run).attention.values()))
     assert isinstance(site, WordSite)
     assert not site.has_causes
     with pytest.raises(ValueError, match="between words has no scores: they belong to tokens"):
@@ -245,19 +245,19 @@ def test_a_folder_of_hugging_face_joins_by_its_own_tokenizer(tmp_path: Path) -> 
     trace = models.load(folder, device="cpu").run("The doggy was [MASK] by the sea.")
     raw = library.backend_tokenizer.encode("The doggy was [MASK] by the sea.")
     own = [n for i, n in enumerate(raw.word_ids) if i == 0 or n is None or n != raw.word_ids[i - 1]]
-    shown = joined(trace)
+    shown = join_words(trace)
     assert len(shown.streams["text"].tokens) == len(own) < len(raw.ids)
     assert [token.lower() for token in shown.streams["text"].tokens] == [
         "[cls]", "the", "doggy", "was", "[mask]", "by", "the", "sea", ".", "[sep]"
     ]
-    ids = joined(trace).streams["text"].ids
+    ids = join_words(trace).streams["text"].ids
     assert ids[1] == ids[6]
     assert len(set(ids)) == len(ids) - 1
     BY_NAME["GPT2LMHeadModel"].save(tmp_path / "no tokenizer")
     numbers = models.load(tmp_path / "no tokenizer", device="cpu").run("7 11 13")
     assert not knows_words(numbers)
     with pytest.raises(ValueError, match="its tokenizer does not say which tokens are of one word"):
-        joined(numbers)
+        join_words(numbers)
 
 
 # What is said of them
@@ -265,7 +265,7 @@ def test_a_folder_of_hugging_face_joins_by_its_own_tokenizer(tmp_path: Path) -> 
 
 def test_a_word_is_named_by_its_text_and_on_hover_by_its_tokens() -> None:
     trace = models.load("gpt", device="cpu").run("The unbelievably hungry doggy")
-    found = labels(joined(trace).streams["text"])
+    found = labels(join_words(trace).streams["text"])
     assert [label.text for label in found] == ["[start]", "The", "·unbelievably", "·hungry", "·doggy"]
     assert found[2].note == "6 tokens: ·un, b, el, ie, v, ably"
     assert found[3].note == ""
@@ -273,7 +273,7 @@ def test_a_word_is_named_by_its_text_and_on_hover_by_its_tokens() -> None:
 
 def test_a_row_that_writes_is_named_by_the_word_read_and_the_token_written_behind_it(run: Trace) -> None:
     trace = models.load("gpt", device="cpu").run("The unbelievably hungry doggy")
-    shown = joined(trace)
+    shown = join_words(trace)
     site = next(iter(shown.attention.values()))
     queries, keys = axes_labels(shown, site)
     assert [label.text for label in queries] == [
@@ -285,14 +285,14 @@ def test_a_row_that_writes_is_named_by_the_word_read_and_the_token_written_behin
     tokens = trace.streams["text"].tokens
     last = tokens.index("ably")
     assert axes_labels(trace, trace.attention[site.name])[0][last].text == "ably → ·hungry"
-    closed = joined(run)
+    closed = join_words(run)
     rows = axes_labels(closed, closed.attention["decoder.layers.0.cross_attn"])[0]
     assert rows[-1].text.endswith("→ [end]")
     assert len(rows) == len(closed.streams["target"].tokens)
 
 
 def test_pictures_and_files_say_that_words_were_joined(run: Trace) -> None:
-    shown, plain = joined(run), terms("language")
+    shown, plain = join_words(run), terms("language")
     said = "sub-words joined to words: a word's row is the mean of its tokens' rows, its column the sum of their columns"
     assert facts(shown)["words"] == said
     assert "words" not in facts(run)
@@ -311,7 +311,7 @@ def test_pictures_and_files_say_that_words_were_joined(run: Trace) -> None:
 
 
 def test_the_small_pictures_are_those_of_the_weights(run: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = joined(run)
+    shown = join_words(run)
     whole = all_codes(shown)
     first = next(iter(shown.attention.values()))
     codes = (1 + (first.weights() * 254).round()).masked_fill(~first.allowed(head=None), 0)

@@ -20,7 +20,7 @@ from drawn import letters
 
 import models
 import viz_app
-from models.analysis.joined_words import joined
+from models.analysis.joined_words import join_words
 from models.trace import Trace
 from models.trace.edits import Edits, MaskChange
 from viz_app import notebook, words
@@ -131,7 +131,7 @@ def test_all_heads_carry_every_head_for_a_click(run: Trace) -> None:
 
 def test_pictures_of_words(run: Trace) -> None:
     of_words = models.load("gpt", device="cpu").run("The unbelievably hungry doggy was there")
-    shown_as = joined(of_words)
+    shown_as = join_words(of_words)
     site = list(shown_as.attention.values())[1]
     header, arrays = shown(head(of_words, 2, 3, words=True))
     np.testing.assert_array_equal(arrays["weights"], site.weights(2).numpy())

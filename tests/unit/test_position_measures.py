@@ -21,7 +21,7 @@ from models.analysis.position_measures import (
 )
 from models.layers.masks import Mask, padding
 from models.layers.positions import FORMULAS, formula_table, sinusoidal, wavelengths
-from models.tokenizers.encoding import joined
+from models.tokenizers.encoding import concatenate
 from models.trace import record
 
 
@@ -290,7 +290,8 @@ def test_an_order_must_fit_the_text():
 
 def test_tokens_change_places_within_their_text_and_special_ones_keep_theirs() -> None:
     tokenizer = words_of("Mary went to the garden.")
-    row = joined(tokenizer.encode("Mary went to", before="cls", after="sep"), tokenizer.encode("the garden.", after="sep"), " ")
+    first, second = tokenizer.encode("Mary went to", before="cls", after="sep"), tokenizer.encode("the garden.", after="sep")
+    row = concatenate(first, second, " ")
     row = tokenizer.hiding(replace(row, segments=(0,) * 5 + (1,) * 4), [2, 6])
     assert movable(row) == [[1, 2, 3], [5, 6, 7]]
     assert new_order(9, "reversed", groups=movable(row)) == (0, 3, 2, 1, 4, 7, 6, 5, 8)

@@ -11,7 +11,7 @@ from small import random_bert, words_of
 from models.checkpoint import Checkpoint
 from models.scope import Scope
 from models.tokenizers.base import Tokenizer
-from models.tokenizers.encoding import hidable, hiding, joined, with_masks
+from models.tokenizers.encoding import concatenate, hidable, hiding, with_masks
 from models.tokenizers.special_tokens import BERT, PLAIN, special_ids
 from viz_app import words
 from viz_app.drawing.labels import labels
@@ -90,7 +90,7 @@ def test_learning_is_the_same_again_and_from_small_letters():
 
 def test_rows_are_joined_with_their_segments_and_hidden_by_position():
     first, second = (PIECES.encode(text) for text in ("a dog", "dogs run"))
-    row = joined(first, second, " ")
+    row = concatenate(first, second, " ")
     assert (row.text, row.tokens) == ("a dog dogs run", ("a", "dog", "dogs", "run"))
     assert [row.text[slice(*place)] for place in row.offsets] == ["a", "dog", "dogs", "run"]
     masked = hiding(row, [3, 0, 3], (4, "[MASK]"))
@@ -121,7 +121,8 @@ def test_a_mask_typed_where_there_is_none_is_plain_text_and_said_to_be():
 
 def test_of_a_row_only_the_texts_own_tokens_can_be_hidden() -> None:
     tokenizer = words_of("Mary went to the garden.")
-    row = joined(tokenizer.encode("Mary [MASK] to", before="cls", after="sep"), tokenizer.encode("the garden.", after="sep"), " ")
+    first, second = tokenizer.encode("Mary [MASK] to", before="cls", after="sep"), tokenizer.encode("the garden.", after="sep")
+    row = concatenate(first, second, " ")
     assert row.tokens == ("[CLS]", "mary", "[MASK]", "to", "[SEP]", "the", "garden", ".", "[SEP]")
     assert hidable(row, tokenizer.mask_id) == (1, 3, 5, 6, 7)
     hidden = tokenizer.hiding(row, [6, 1])

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from models.analysis.head_measures import MEASURES
-from models.analysis.joined_words import WordSite, is_joined, joined
+from models.analysis.joined_words import WordSite, is_joined, join_words
 from models.trace import AttentionSite, Trace
 from viz_app.components import head as head_part
 from viz_app.components import overview as overview_part
@@ -119,7 +119,7 @@ def lines(
 
 
 def _joined(run: Trace, words: bool) -> Trace:
-    return joined(run) if words and not is_joined(run) else run
+    return join_words(run) if words and not is_joined(run) else run
 
 
 def _terms(run: Trace) -> Terms:

@@ -13,11 +13,11 @@ from viz_app.session.cache.opened import (
 )
 from viz_app.session.cache.runs import (
     again,
-    along,
     decoded,
     forced,
     masked_runs,
     run_together,
+    single_pass,
     snapshot_trace,
     swapped_trace,
     trace,
@@ -25,7 +25,27 @@ from viz_app.session.cache.runs import (
 )
 
 __all__ = [
-    "again", "along", "decoded", "description", "drawn", "drawn_of", "forced", "formula_measures", "is_open", "masked_runs",
-    "opened_as", "reach", "run_together", "scope", "shuffled", "snapshot", "snapshot_trace", "swapped", "swapped_trace", "trace",
-    "vector_changes", "without_positions", "written",
+    "again",
+    "decoded",
+    "description",
+    "drawn",
+    "drawn_of",
+    "forced",
+    "formula_measures",
+    "is_open",
+    "masked_runs",
+    "opened_as",
+    "reach",
+    "run_together",
+    "scope",
+    "shuffled",
+    "single_pass",
+    "snapshot",
+    "snapshot_trace",
+    "swapped",
+    "swapped_trace",
+    "trace",
+    "vector_changes",
+    "without_positions",
+    "written",
 ]  # fmt: skip

@@ -114,9 +114,9 @@ def decoded(scope: Scope, source: tuple[int, ...], method: decoding_runs.Method)
     return kept_of(scope, "decoded", source, method, make=lambda: decoding_runs.autoregressive(scope.model, source, method))
 
 
-def along(scope: Scope, source: tuple[int, ...], tokens: tuple[int, ...]) -> decoding_runs.Run:
+def single_pass(scope: Scope, source: tuple[int, ...], tokens: tuple[int, ...]) -> decoding_runs.Run:
     """One pass without a cache over tokens that are already there."""
-    return kept_of(scope, "along", source, tokens, make=lambda: decoding_runs.along(scope.model, source, tokens))
+    return kept_of(scope, "single pass", source, tokens, make=lambda: decoding_runs.single_pass(scope.model, source, tokens))
 
 
 def written(scope: Scope, source: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from models.analysis.checks import Check, check_site, check_used
 from models.analysis.fixed_vector import check_fixed_vector
-from models.analysis.joined_words import joined, knows_words
+from models.analysis.joined_words import join_words, knows_words
 from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.cells import LARGEST_WHOLE, Tile
@@ -55,7 +55,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
 
 def words_joined(trace: Trace, joins: bool) -> Trace:
     """The run with its sub-words joined to words, if that is chosen and its tokenizer knows them."""
-    return joined(trace) if joins and knows_words(trace) else trace
+    return join_words(trace) if joins and knows_words(trace) else trace
 
 
 def _checks(site: AttentionSite, of_tokens: AttentionSite) -> list[Check]:

@@ -46,7 +46,7 @@ def beam_tree(
     terms: words.Terms,
     alpha: float,
 ) -> bytes:
-    """The payload of the beam_tree component. `run` is `models.decoding.runs.along` the node's tokens; its end is shown."""
+    """The payload of the beam_tree component. `run` is `models.decoding.runs.single_pass` the node's tokens; its end is shown."""
     path = best_path(steps)
     hypothesis = steps[node[0]].hypotheses[node[1]]
     n_text = story.n_text

@@ -61,7 +61,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     drawn = {
         "written": _written(run, both),
         "stepper": stepper(both, run.scope, choices.reading, run.terms, step, _note(run, both, choices)),
-        "checks": checked(check_runs(both.parallel, both.serial, along(run, both.serial.taken))),
+        "checks": checked(check_runs(both.parallel, both.serial, single_pass(run, both.serial.taken))),
     }
     if run.scope.model.continues:
         drawn["note decoding"] = rows("explained")       # nothing to say, and no room kept for it
@@ -107,12 +107,12 @@ def _teacher_forced(run: CurrentRun, method: Method) -> Run:
     n_opening, stream = _n_opening(run), run.trace.next_token.stream
     if len(run.trace.streams[stream].ids) > n_opening or not run.scope.model.continues:
         return of_trace(run.trace, n_opening - 1)
-    return along(run, cache.decoded(run.scope, given_ids(run), Method(max_new=method.max_new)).run.taken)
+    return single_pass(run, cache.decoded(run.scope, given_ids(run), Method(max_new=method.max_new)).run.taken)
 
 
-def along(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
+def single_pass(run: CurrentRun, tokens: tuple[int, ...]) -> Run:
     """One pass without a cache over tokens that are already there."""
-    return cache.along(run.scope, given_ids(run), tokens)
+    return cache.single_pass(run.scope, given_ids(run), tokens)
 
 
 def _note(run: CurrentRun, both: Story, choices: Choices) -> str:
@@ -133,7 +133,7 @@ def _note(run: CurrentRun, both: Story, choices: Choices) -> str:
 
 def _beam_tree(run: CurrentRun, written: Autoregression, both: Story, choices: Choices) -> bytes:
     node = beam.nearest(written.beam, choices.place.node)
-    node_run = along(run, written.beam[node[0]].hypotheses[node[1]].tokens)
+    node_run = single_pass(run, written.beam[node[0]].hypotheses[node[1]].tokens)
     return beam.beam_tree(
         written.beam, node, node_run, both, run.scope, choices.reading, run.terms, written.method.alpha
     )
