@@ -80,15 +80,15 @@ class LiveSession:
         """How many ms without a key pass before Streamlit's rerun follows: none where it is all the answer there is."""
         return PAUSE if self.is_open and self.shown.scope is self.scope else 0
 
-    def show(self, shown: CurrentRun) -> None:
+    def show(self, run: CurrentRun) -> None:
         """A new run, to be shown from now on."""
-        model = shown.scope.model
-        written = shown.trace.streams[model.writes].ids[1:] if model.can_write else ()
-        if not (self.shown and self.shown.scope is shown.scope):
+        model = run.scope.model
+        written = run.trace.streams[model.writes].ids[1:] if model.can_write else ()
+        if not (self.shown and self.shown.scope is run.scope):
             self._written.clear()
-        if written and not shown.trace.teacher_forced and written not in self._written:
+        if written and not run.trace.teacher_forced and written not in self._written:
             self._written.append(written)
-        self.shown = shown
+        self.shown = run
 
     def drafts(self, scope: Scope) -> tuple[tuple[int, ...], ...]:
         """What this model has written lately: much of it will be written again (models.decoding.written)."""

@@ -20,24 +20,24 @@ def named(task: str) -> tuple[str, ...]:
     return SHIPPED.get(task, ())
 
 
-def one_that(shown: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
+def one_that(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
     """The shown model if it suits; else the first shipped one of its task that does and reads the text as the same tokens."""
-    if suits(shown.scope):
-        return shown.scope
-    for name in named(shown.scope.task):
-        if name in models.shipped() and suits(scope := cache.scope(name)) and same_tokens(scope, shown):
+    if suits(run.scope):
+        return run.scope
+    for name in named(run.scope.task):
+        if name in models.shipped() and suits(scope := cache.scope(name)) and same_tokens(scope, run):
             return scope
     return None
 
 
-def of_same_data(shown: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
+def of_same_data(run: CurrentRun, suits: Callable[[Scope], bool]) -> Scope | None:
     """The shown model if it suits; else, of the shipped ones that learned from the same data and read the text as the same tokens,
     the longest trained that does."""
-    if suits(shown.scope):
-        return shown.scope
-    task, data = shown.scope.task, shown.scope.training.get("data")
+    if suits(run.scope):
+        return run.scope
+    task, data = run.scope.task, run.scope.training.get("data")
     found = [cache.scope(name) for name in models.shipped() if data and _record(name) == (task, data)]
-    able = [scope for scope in found if suits(scope) and same_tokens(scope, shown)]
+    able = [scope for scope in found if suits(scope) and same_tokens(scope, run)]
     return max(able, key=lambda scope: scope.training.get("step", 0), default=None)
 
 
@@ -73,7 +73,7 @@ def _but_for_lambda(training: dict[str, Any]) -> tuple[object, ...] | None:
     return training.get("task"), rest, training.get("recipe"), training.get("start")
 
 
-def same_tokens(scope: Scope, shown: CurrentRun) -> bool:
+def same_tokens(scope: Scope, run: CurrentRun) -> bool:
     """Whether this model reads the shown source as the same row of tokens, under the same ids."""
-    own, there = scope.encode(source=shown.trace.streams["source"].text)["source"], shown.trace.streams["source"]
+    own, there = scope.encode(source=run.trace.streams["source"].text)["source"], run.trace.streams["source"]
     return own.ids == there.ids and own.tokens == there.tokens

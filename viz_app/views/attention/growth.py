@@ -24,9 +24,9 @@ from viz_app.views.attention.payloads import at_step, learned_line
 _SHOWN, _STEP = Switch("growth"), Choice("growth-step", is_step=False)
 
 
-def choose(shown: CurrentRun) -> int | None:
+def choose(run: CurrentRun) -> int | None:
     """Draw the switch and the slider over the checkpoint's snapshots; returns the chosen step, if there is one to show."""
-    steps = shown.scope.snapshots
+    steps = run.scope.snapshots
     if not steps or not st.toggle("Show how it learned", **url_state.bound(_SHOWN, url_state.get(_SHOWN))):
         return None
     left, right = st.columns([1, 1.3], gap="medium")
@@ -40,13 +40,13 @@ def choose(shown: CurrentRun) -> int | None:
         slot = st.container(key="growth-note")
     with right:
         colours = look(st.context.theme.type)
-        record = shown.scope.training
+        record = run.scope.training
         chart = growth_files.loss_curve(record.get("curve", []), step, colours.accent, colours.quiet)
         st.caption(growth_files.LOSSES)       # above the picture: in it, where it is wider than the picture, it is cut off
         st.altair_chart(ui.presented(chart), key="growth-loss")
-        st.caption(growth_files.two_losses(record, shown.scope.config.dropout))
+        st.caption(growth_files.two_losses(record, run.scope.config.dropout))
     try:
-        line = learned_line(step, at_step(shown, step))
+        line = learned_line(step, at_step(run, step))
     except CheckpointError as error:
         ui.note(slot, checkpoints.error_message(error), bad=True, key=_SHOWN.name)
         return None
@@ -69,15 +69,15 @@ def download(
 
 
 def _animation(
-    shown: CurrentRun, name: str, head: int, scale: Scale, shown_as: Callable[[Trace], Trace], tile: Tile = None
+    run: CurrentRun, name: str, head: int, scale: Scale, shown_as: Callable[[Trace], Trace], tile: Tile = None
 ) -> bytes:
-    frames, trace = [], shown_as(shown.trace)
+    frames, trace = [], shown_as(run.trace)
     site = trace.attention[name]
     hidden = sinks(trace.axes(site)[1])
-    for step in shown.scope.snapshots:
-        snapshot = shown_as(cache.snapshot_trace(shown.scope, step, shown.trace))
+    for step in run.scope.snapshots:
+        snapshot = shown_as(cache.snapshot_trace(run.scope, step, run.trace))
         drawn = cells(snapshot, snapshot.attention[name], head, tile, hidden if scale.hides_sinks else ())
         frames.append(growth_files.Frame(step, strengths(drawn, scale, hidden)))
-    title = words.head_title(site, head, shown.terms)
+    title = words.head_title(site, head, run.terms)
     unit = "; ".join(filter(None, (legend(trace, site, scale), what_is_drawn(drawn, site))))
     return growth_files.head_gif(frames, drawn.queries, drawn.keys, drawn.blocked, title, unit)

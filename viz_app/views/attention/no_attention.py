@@ -19,13 +19,13 @@ from viz_app.session.live import Pictures
 from viz_app.views.attention.payloads import at_step, without_attention
 
 
-def no_attention(shown: CurrentRun, written: DeltaGenerator, step: int | None = None) -> Callable[[CurrentRun], Pictures]:
+def no_attention(run: CurrentRun, written: DeltaGenerator, step: int | None = None) -> Callable[[CurrentRun], Pictures]:
     """The encoder's states instead of attention, why there is none, and the check that only h_m passes; in `written`, what was
     read and written. `step` is one of the training, None for the last. Returns how its pictures are made of another run."""
-    drawn, session = without_attention(shown, step), live.session()
+    drawn, session = without_attention(run, step), live.session()
     with written:
         plain(drawn["written"], key="written")
-    name = file_name(at_step(shown, step).trace, "encoder-states")
+    name = file_name(at_step(run, step).trace, "encoder-states")
     show_states(drawn["states"])
     explained, checked = st.columns([1.4, 1], gap="medium")
 
@@ -33,12 +33,12 @@ def no_attention(shown: CurrentRun, written: DeltaGenerator, step: int | None = 
         return at_step(session.shown, step).trace
 
     with explained, st.container(key="explanation"):
-        st.markdown(states.says(shown.scope.config, shown.terms))
+        st.markdown(states.says(run.scope.config, run.terms))
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download(
                 "The states, CSV", lambda: states.states_csv(now()), f"{name}.csv", "text/csv", lambda: facts(now())
             )
             ui.download("All states, npz", lambda: states.states_npz(now()), f"{name}.npz", about=lambda: facts(now()))
     with checked:
-        ui.checks_panel(drawn["checks"], words.trained(at_step(shown, step).scope.training))
+        ui.checks_panel(drawn["checks"], words.trained(at_step(run, step).scope.training))
     return partial(without_attention, step=step)

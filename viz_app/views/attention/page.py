@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from models.trace import Trace
+from models.trace import AttentionSite, Trace
 from viz_app import ui, words
 from viz_app.components.head import head
 from viz_app.components.overview import overview
@@ -24,50 +24,58 @@ from viz_app.views.inside.controls import choose_similarity, note_similarity, ot
 MANY = 16       # heads of a layer that can be told apart in the narrower column
 
 
-def attention(shown: CurrentRun) -> Callable[[CurrentRun], Pictures]:
+def attention(run: CurrentRun) -> Callable[[CurrentRun], Pictures]:
     """Draw the page; returns how its pictures are made of another run."""
-    terms = shown.terms
     heads = "Each small square is one head. The stronger the colour, the more one token reads another."
     none = "This model has no attention, so no token reads another."
-    ui.headline("Attention: who reads whom?", heads if shown.trace.attention else none)
+    ui.headline("Attention: who reads whom?", heads if run.trace.attention else none)
     strip = st.container()
-    step = growth.choose(shown)
-    if not shown.trace.attention:
-        return no_attention(shown, strip, step)
-    name = other_similarity(shown)                  # chosen on the page Inside a head
+    step = growth.choose(run)
+    if not run.trace.attention:
+        return no_attention(run, strip, step)
+    name = other_similarity(run)                  # chosen on the page Inside a head
     if name:
         with st.container(horizontal=True, gap="medium", vertical_alignment="bottom"):
-            name = choose_similarity(shown)
-    run = compared(shown, step, name)
-    site, focus = chosen_focus(run.trace)
-    joins = controls.joins()
-    shown_as = partial(words_joined, joins=joins)
-    site = shown_as(run.trace).attention[site.name]
-    choices = Choices(step, name, focus, controls.tile(), controls.scale(), joins)
-    drawn = payloads(shown, choices)
+            name = choose_similarity(run)
+    site, focus = chosen_focus(compared(run, step, name).trace)
+    choices = Choices(step, name, focus, controls.tile(), controls.scale(), controls.joins())
+    drawn = payloads(run, choices)
     with strip:
         plain(drawn["written"], key="written")
     note_similarity(drawn)
-    all_heads, one_head = st.columns(widths(run.trace), gap="medium")
+    _lay_out(drawn, run, choices, site.name)
+    return partial(payloads, choices=choices)
+
+
+def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, site_name: str) -> None:
+    """All heads beside the one head; below that one what it is, its checks and its files."""
+    step, name, focus = choices.step, choices.similarity, choices.focus
+    shown_as = partial(words_joined, joins=choices.words)
+    trace = compared(run, step, name).trace
+    site, session = shown_as(trace).attention[site_name], live.session()
+    all_heads, one_head = st.columns(widths(trace), gap="medium")
     with all_heads:
         overview(drawn["overview"], pick_head, controls.choose_words)
     with one_head:
         head(drawn["head"], lock_token, controls.choose_scale, controls.choose_tile)
-        explained, checked = st.columns([1.2, 1], gap="medium")
-        with explained, st.container(key="explanation"):
-            place = words.place(site, focus.head)
-            read = words.how_to_read(site, writes(run.trace, site))
-            config, snapshots = shown.scope.config, shown.scope.snapshots
-            parts = f"**{place}.** {words.where_from(site, terms)}", read, words.departures(config), words.unkept(snapshots)
-            st.markdown("\n\n".join(part for part in parts if part))
-        with checked:
-            ui.checks_panel(drawn["checks"], similarity.trained(at_step(shown, step), name))
-        session = live.session()
+        explanation, checks = st.columns([1.2, 1], gap="medium")
+        with explanation, st.container(key="explanation"):
+            st.markdown(_explanation(run, trace, site, focus.head))
+        with checks:
+            ui.checks_panel(drawn["checks"], similarity.trained(at_step(run, step), name))
         ui.downloads(
-            lambda: shown_as(compared(session.shown, step, name).trace), site, focus.head, terms, choices.scale, choices.tile
+            lambda: shown_as(compared(session.shown, step, name).trace), site, focus.head, run.terms, choices.scale, choices.tile
         )
         growth.download(lambda: session.shown, site, focus.head, choices.scale, shown_as, choices.tile)
-    return partial(payloads, choices=choices)
+
+
+def _explanation(run: CurrentRun, trace: Trace, site: AttentionSite, head: int) -> str:
+    """What the head is, how its picture is read, and how the model departs from the paper's."""
+    place = words.place(site, head)
+    read = words.how_to_read(site, writes(trace, site))
+    config, snapshots = run.scope.config, run.scope.snapshots
+    parts = f"**{place}.** {words.where_from(site, run.terms)}", read, words.departures(config), words.unkept(snapshots)
+    return "\n\n".join(part for part in parts if part)
 
 
 def widths(trace: Trace) -> tuple[float, float]:

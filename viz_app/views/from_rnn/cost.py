@@ -49,12 +49,12 @@ class Measured:
                 self.timings.append(timing)
 
 
-def cost(shown: CurrentRun) -> None:
+def cost(run: CurrentRun) -> None:
     """Draw the section."""
-    there = layers(shown)
+    there = layers(run)
     if there is None:
         return
-    st.markdown(cost_text.counted_and_timed(shown.scope.device.type, torch.get_num_threads()))
+    st.markdown(cost_text.counted_and_timed(run.scope.device.type, torch.get_num_threads()))
     left, right = st.columns([1.15, 1], gap="medium")
     with left:
         chart = charts.schedule(there.reaches, "Who must wait: the positions each sequential step computes")
@@ -62,10 +62,10 @@ def cost(shown: CurrentRun) -> None:
     with right:
         chart = charts.path_lengths(there.reaches, "How many steps from one token to another")
         st.altair_chart(presented(chart), key="from-rnn-paths")
-    _measuring(shown, there)
+    _measuring(run, there)
 
 
-def _measuring(shown: CurrentRun, there: Layers) -> None:
+def _measuring(run: CurrentRun, there: Layers) -> None:
     """The button and its knobs; the times below run on by themselves."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         d = st.select_slider("d (features), the same for all", SIZES, width=260, **bound(D, get(D)))
@@ -73,15 +73,15 @@ def _measuring(shown: CurrentRun, there: Layers) -> None:
             "Repetitions", REPETITIONS.low, REPETITIONS.high, width=200, **bound(REPETITIONS, get(REPETITIONS))
         )
         st.button("Measure on this machine", key="from-rnn-measure", type="primary", icon=":material/timer:",
-                  on_click=_begin, args=(shown, d, get(WIDTH), repetitions))
+                  on_click=_begin, args=(run, d, get(WIDTH), repetitions))
         st.button("Stop", key="from-rnn-stop", on_click=_stop, icon=":material/stop:")
     measured: Measured | None = st.session_state.get(_MEASURED)
     running = measured is not None and measured.running
     st.fragment(_times, run_every=PAUSE if running else None)(there)
 
 
-def _begin(shown: CurrentRun, d: int, width: int, repetitions: int) -> None:
-    device = shown.scope.device
+def _begin(run: CurrentRun, d: int, width: int, repetitions: int) -> None:
+    device = run.scope.device
     settings = (
         f"d = {d}, one layer each, CNN width {width}, one sequence of random vectors a pass, median of {repetitions} after one "
         "pass to warm up"

@@ -17,16 +17,16 @@ from viz_app.views.from_rnn import learners_text as say
 TASK = "dates"
 
 
-def stages(shown: CurrentRun) -> None:
+def stages(run: CurrentRun) -> None:
     """One date through every stage, and how each learned."""
     found = from_rnn_learners.stages(_shipped())
-    text = shown.trace.streams["source"].text if shown.scope.task == TASK else examples(TASK)[0]
+    text = run.trace.streams["source"].text if run.scope.task == TASK else examples(TASK)[0]
     st.markdown(say.STAGES)
-    st.text(say.stage_text(text, shown.scope.task == TASK))
+    st.text(say.stage_text(text, run.scope.task == TASK))
     _show(found, [cache.trace(cache.scope(one.checkpoint), (text, "")).output for one in found], "stages")
 
 
-def similarities(shown: CurrentRun) -> None:
+def similarities(run: CurrentRun) -> None:
     """The same Transformer trained under each similarity."""
     found = from_rnn_learners.similarities(_shipped())
     if found:

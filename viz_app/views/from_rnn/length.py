@@ -11,7 +11,7 @@ from viz_app.views.from_rnn import files as files
 from viz_app.views.from_rnn import text as say
 
 
-def length(shown: CurrentRun) -> None:
+def length(run: CurrentRun) -> None:
     """Draw the section."""
     scopes = [scope for name in models.shipped() if (scope := cache.scope(name)).task == "translation"]
     records = {scope.name: found for scope in scopes if (found := scope.training.get("by_length"))}

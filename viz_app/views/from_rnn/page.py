@@ -30,16 +30,16 @@ OF_A_SOURCE = ("Three models", "What reaches what", "Parallel and cost", "Two al
 SECTION = Choice("from-rnn-section", "Three models", options=tuple(SECTIONS))
 
 
-def from_rnn(shown: CurrentRun) -> None:
+def from_rnn(run: CurrentRun) -> None:
     """Draw the page."""
     ui.headline(say.QUESTION, say.ANSWER)
-    drop_similarity(shown)
+    drop_similarity(run)
     section = st.segmented_control(
         "Section", list(SECTIONS), required=True, label_visibility="collapsed",
         **url_state.bound(SECTION, url_state.get(SECTION)),
     )
-    if not shown.scope.model.translates and section in OF_A_SOURCE:
-        ui.written(shown.trace, shown.terms, shown.stale)
+    if not run.scope.model.translates and section in OF_A_SOURCE:
+        ui.written(run.trace, run.terms, run.stale)
         st.markdown(say.NO_SOURCE)
         return
-    SECTIONS[section](shown)
+    SECTIONS[section](run)

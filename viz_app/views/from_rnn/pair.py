@@ -27,25 +27,25 @@ LAYER, HEAD = Choice("from-rnn-layer", NEAREST), Choice("from-rnn-head", 1)
 _HELP = "“Nearest head” is the one, among those of all layers, whose rows are on average closest to Bahdanau's."
 
 
-def pair(shown: CurrentRun) -> None:
+def pair(run: CurrentRun) -> None:
     """Draw the section."""
-    found = [reference_models.one_that(shown, suits) for suits in (heads.has_alignment, heads.has_heads)]
-    ui.written(shown.trace, shown.terms, shown.stale)
+    found = [reference_models.one_that(run, suits) for suits in (heads.has_alignment, heads.has_heads)]
+    ui.written(run.trace, run.terms, run.stale)
     if None in found:
-        st.markdown(say.no_pair(reference_models.named(shown.scope.task), found[0] is not None, found[1] is not None))
+        st.markdown(say.no_pair(reference_models.named(run.scope.task), found[0] is not None, found[1] is not None))
         return
-    traces = [_read(scope, shown) for scope in found]
+    traces = [_read(scope, run) for scope in found]
     if not heads.same_rows(*traces):
         st.markdown(say.DIFFERENT_ROWS)
         return
     _draw(found, traces)
 
 
-def _read(scope: Scope, shown: CurrentRun) -> Trace:
+def _read(scope: Scope, run: CurrentRun) -> Trace:
     """The shown pair under this model, teacher-forced on the shown target."""
-    if scope is shown.scope:
-        return shown.trace
-    return cache.forced(scope, shown.trace.streams["source"].text, shown.trace.streams["target"])
+    if scope is run.scope:
+        return run.trace
+    return cache.forced(scope, run.trace.streams["source"].text, run.trace.streams["target"])
 
 
 def _draw(scopes: list[Scope], traces: list[Trace]) -> None:

@@ -32,16 +32,16 @@ class Layers:
         return [one.reach for one in self.named]
 
 
-def layers(shown: CurrentRun) -> Layers | None:
+def layers(run: CurrentRun) -> Layers | None:
     """The knobs, and the layers they ask for; with a note and this model's last good ones where the sentence is too long."""
     width, depth, seed = _knobs()
-    slot, n = st.empty(), len(shown.trace.streams["source"].ids)
+    slot, n = st.empty(), len(run.trace.streams["source"].ids)
     if n > LONGEST:
         ui.note(slot, reach_text.too_long(n, LONGEST), bad=True, key="from-rnn")
         model, last = st.session_state.get(_KEPT, ("", None))
-        return last if model == shown.scope.fingerprint else None
-    found = Layers(shown.trace.streams["source"], [_named(shown, kind, width, depth, seed) for kind in LAYER_KINDS])
-    st.session_state[_KEPT] = shown.scope.fingerprint, found
+        return last if model == run.scope.fingerprint else None
+    found = Layers(run.trace.streams["source"], [_named(run, kind, width, depth, seed) for kind in LAYER_KINDS])
+    st.session_state[_KEPT] = run.scope.fingerprint, found
     return found
 
 
@@ -60,9 +60,9 @@ def _knobs() -> tuple[int, int, int]:
     return width, depth, int(seed)
 
 
-def _named(shown: CurrentRun, kind: str, width: int, depth: int, seed: int) -> Named:
+def _named(run: CurrentRun, kind: str, width: int, depth: int, seed: int) -> Named:
     """Trained where the shown model, or a shipped one of its task, has such a layer."""
-    host = None if kind == CNN else reference_models.one_that(shown, lambda scope: has_layer(scope.model, kind))
+    host = None if kind == CNN else reference_models.one_that(run, lambda scope: has_layer(scope.model, kind))
     choice = Choice(kind, seed if host is None else None, width, depth)
-    scope = host or shown.scope
-    return Named(cache.reach(scope, shown.trace.streams["source"].ids, choice), reach_text.weights(scope, choice))
+    scope = host or run.scope
+    return Named(cache.reach(scope, run.trace.streams["source"].ids, choice), reach_text.weights(scope, choice))

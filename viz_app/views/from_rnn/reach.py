@@ -23,24 +23,24 @@ from viz_app.views.from_rnn.parts import layers
 SCALE = Choice("from-rnn-scale", "root", options=tuple(draw.SCALES))
 
 
-def reach(shown: CurrentRun) -> None:
+def reach(run: CurrentRun) -> None:
     """Draw the section."""
-    there = layers(shown)
+    there = layers(run)
     scale = st.segmented_control(
         "Colour scale", list(draw.SCALES), required=True, format_func=lambda one: draw.SCALES[one][0], **bound(SCALE, get(SCALE)),
     )
     if there is None:
         return
-    name = file_name(shown.trace, "what-reaches-what")
-    about = partial(facts, shown.trace)
+    name = file_name(run.trace, "what-reaches-what")
+    about = partial(facts, run.trace)
     maps(draw.influence(there.named, there.source, scale, saving(name, about())), key="from-rnn-maps")
     left, right = st.columns([1.15, 1], gap="medium")
     with left:
         title = "Influence by distance: mean over the pairs that a layer can reach"
-        note = caption(of_model(shown.trace, "source"))
+        note = caption(of_model(run.trace, "source"))
         figure = charts.fading(there.reaches, look(st.context.theme.type), title, note)
         st.plotly_chart(ui.presented(figure), theme=None, key="from-rnn-fading", config=ui.camera(f"{name}.by-distance"))
-        ui.checks_panel(ui.checked(reach_text.checks(there.reaches)), words.trained(shown.scope.training))
+        ui.checks_panel(ui.checked(reach_text.checks(there.reaches)), words.trained(run.scope.training))
     with right, st.container(key="explanation"):
         st.markdown(reach_text.explained(there.reaches))
         st.markdown(reach_text.HOW)

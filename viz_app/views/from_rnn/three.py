@@ -27,20 +27,20 @@ def has_fixed_vector(scope: Scope) -> bool:
 ABILITIES: dict[str, Callable[[Scope], bool]] = dict(zip(say.TITLES, (has_fixed_vector, has_alignment, has_heads), strict=True))
 
 
-def three(shown: CurrentRun) -> None:
+def three(run: CurrentRun) -> None:
     """Draw the section."""
-    source = shown.trace.streams["source"]
-    found = {title: reference_models.of_same_data(shown, suits) for title, suits in ABILITIES.items()}
+    source = run.trace.streams["source"]
+    found = {title: reference_models.of_same_data(run, suits) for title, suits in ABILITIES.items()}
     there = {title: scope for title, scope in found.items() if scope is not None}
     if len(there) < len(found):
         ui.note(st.empty(), say.missing([title for title in found if title not in there]), key="from-rnn-three")
     texts = {title: cache.trace(scope, (source.text, "")).output for title, scope in there.items()}
     whose = {title: words.trained_briefly(scope.name, scope.training) for title, scope in there.items()}
     written = [draw.Version(title, whose[title], texts[title]) for title in there]
-    typed = shown.trace.streams["target"].text if shown.trace.teacher_forced else ""
+    typed = run.trace.streams["target"].text if run.trace.teacher_forced else ""
     reference = typed or draw.nearest(references(source.text), written)
     fixed = there.get(say.TITLES[0])
-    neck = None if fixed is None else _bottleneck(fixed, shown)
+    neck = None if fixed is None else _bottleneck(fixed, run)
     versions(draw.versions(source.text, written, reference, say.TYPED if typed else say.KNOWN, neck), key="from-rnn-versions")
     if neck is None:
         return
@@ -53,9 +53,9 @@ def three(shown: CurrentRun) -> None:
         ui.checks_panel(ui.checked(checks), words.trained(fixed.training))
 
 
-def _bottleneck(scope: Scope, shown: CurrentRun) -> draw.Bottleneck:
+def _bottleneck(scope: Scope, run: CurrentRun) -> draw.Bottleneck:
     """The vector of the shown text, and what each of its tokens changes of it."""
-    trace = cache.trace(scope, (shown.trace.streams["source"].text, ""))
+    trace = cache.trace(scope, (run.trace.streams["source"].text, ""))
     row = trace.streams["source"]
     places = tuple(i for i, place in enumerate(row.offsets) if place is not None)
     change = cache.vector_changes(scope, row.ids, places, other_tokens(scope))

@@ -26,13 +26,13 @@ from viz_app.views.positions import shuffle as draw_shuffle
 TOKEN = Whole("positions-token", 0)
 
 
-def added(shown: CurrentRun) -> None:
+def added(run: CurrentRun) -> None:
     """(x + p)·W beside [x; p]·[W; W], with the model's embeddings, positions and its first W_Q."""
-    trace, config = shown.trace, shown.scope.config
-    model = shown.scope.model
+    trace, config = run.trace, run.scope.config
+    model = run.scope.model
     first = f"{model.stack}.layers.0.self_attn"
     if model.is_recurrent or first not in trace.attention:
-        ui.written(trace, shown.terms, shown.stale)
+        ui.written(trace, run.terms, run.stale)
         st.markdown(_why_not_added(model))
         return
     tokens = [label.text for label in labels(trace.streams[model.fields[0].stream])]
@@ -45,15 +45,15 @@ def added(shown: CurrentRun) -> None:
             **url_state.bound(TOKEN, min(url_state.get(TOKEN), len(tokens) - 1)),
         )
     with written:
-        ui.written(trace, shown.terms, shown.stale)
-    x, p = _vectors(shown)
+        ui.written(trace, run.terms, run.stale)
+    x, p = _vectors(run)
     weight, bias = site.projections["W_Q"]
     both = add_or_concatenate(x, p, weight.T)
     colours = look(st.context.theme.type)
     sums = {"token x": x, f"position p({token})": p, "x + p": x + p, "[x; p]·[I; I]": both.folded}
     own = slice(head * site.d_head, (head + 1) * site.d_head)        # the columns of W_Q that make this head's queries
     products = {"(x + p)·W": both.added[:, own], "[x; p]·[W; W]": both.concatenated[:, own]}
-    file, note = file_name(shown.trace, "added"), caption(of_model(trace, model.fields[0].name))
+    file, note = file_name(run.trace, "added"), caption(of_model(trace, model.fields[0].name))
     left, right = st.columns(2, gap="medium")
     for column, rows, key, title, axis in (
         (left, sums, "sum", f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum", "dimension"),
@@ -66,13 +66,13 @@ def added(shown: CurrentRun) -> None:
         st.markdown(say.adding(x, p, config.positions))
         with st.container(horizontal=True, gap="small", key="downloads"):
             numbers = {"x": x, "p": p, "W": weight.T, "added": both.added, "concatenated": both.concatenated}
-            about = partial(facts, shown.trace)
+            about = partial(facts, run.trace)
             ui.download("x, p, W and both products, npz", lambda: files.tensors_npz(numbers), f"{file}.npz", about=about)
     with right:
         checks = claims.adding(both, x + p)
         if config.positions != "none" and model.first_reads_sum:
             checks.append(claims.queries(both, bias, site.q[0]))
-        ui.checks_panel(ui.checked(checks), words.trained(shown.scope.training))
+        ui.checks_panel(ui.checked(checks), words.trained(run.scope.training))
 
 
 def _why_not_added(model: Model) -> str:
@@ -81,8 +81,8 @@ def _why_not_added(model: Model) -> str:
     return say.RELATIVE_ONLY if model.relative_positions else say.NOT_ATTENDED
 
 
-def _vectors(shown: CurrentRun) -> tuple[Tensor, Tensor]:
+def _vectors(run: CurrentRun) -> tuple[Tensor, Tensor]:
     """The embeddings and positions of what was asked, as the model adds them; a model without positions lends the paper's."""
-    stack = shown.scope.model.stack
-    x, p = (shown.trace.activations[f"{stack}.{name}"].value[0] for name in ("embedding", "position"))
-    return x, p if shown.scope.config.positions != "none" else sinusoidal(*x.shape)
+    stack = run.scope.model.stack
+    x, p = (run.trace.activations[f"{stack}.{name}"].value[0] for name in ("embedding", "position"))
+    return x, p if run.scope.config.positions != "none" else sinusoidal(*x.shape)

@@ -28,12 +28,12 @@ SECTIONS: dict[str, Callable[[CurrentRun], Callable[[CurrentRun], Pictures] | No
 SECTION = Choice("positions-section", "Shuffle test", options=tuple(SECTIONS))
 
 
-def positions(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
+def positions(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run, if they can be made beside Streamlit."""
-    ui.headline(say.QUESTION, say.answer(shown.scope.model))
-    drop_similarity(shown)
+    ui.headline(say.QUESTION, say.answer(run.scope.model))
+    drop_similarity(run)
     section = st.segmented_control(
         "Section", list(SECTIONS), required=True, label_visibility="collapsed",
         **url_state.bound(SECTION, url_state.get(SECTION)),
     )
-    return SECTIONS[section](shown)
+    return SECTIONS[section](run)

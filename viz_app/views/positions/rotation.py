@@ -28,9 +28,9 @@ QUERY, KEY = Whole("positions-query"), Whole("positions-key", 0)
 HEIGHT = 280        # px: what the pictures mean is in sight with them
 
 
-def rotation(shown: CurrentRun) -> None:
+def rotation(run: CurrentRun) -> None:
     """By which angle each pair of dimensions is turned at each position, and how long its waves are."""
-    model, trace = shown.scope.model, shown.trace
+    model, trace = run.scope.model, run.trace
     if model.rotation(2) is None:
         st.markdown(say.NONE)
         return
@@ -39,7 +39,7 @@ def rotation(shown: CurrentRun) -> None:
     about = {"size": say.size(n, turns.n_pairs)} | of_model(trace)
     name = file_name(trace, "rotation")
     left, right = st.columns([1.3, 1], gap="medium")
-    title = f"By which angle each pair is turned at each position: {shown.scope.name}"
+    title = f"By which angle each pair is turned at each position: {run.scope.name}"
     figure = draw.heatmap(
         say.within_half_a_turn(turns.angles), look(st.context.theme.type), title, ("position", "pair of dimensions"), HEIGHT, 0.5,
         note=caption(about), value="turns",
@@ -60,25 +60,25 @@ def rotation(shown: CurrentRun) -> None:
         ui.checks_panel(ui.checked(claims.rotation(turns, site.dtype)), "")
 
 
-def distances(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
+def distances(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """The scores of one head by distance; and of one query and one key, what turning alone makes of their score. Returns how the
     pictures are made of another run."""
-    kinds = sites_by_kind(shown)
+    kinds = sites_by_kind(run)
     if not kinds:
-        ui.written(shown.trace, shown.terms, shown.stale)
+        ui.written(run.trace, run.terms, run.stale)
         st.markdown(say.NO_SCORES)
         return None
-    site, focus = chosen_focus(shown.trace)
+    site, focus = chosen_focus(run.trace)
     site = site if site.kind in kinds else next(iter(kinds.values()))[0]
     choices = Choices(site.name, min(focus.head, site.n_heads - 1), url_state.get(QUERY), url_state.get(KEY))
     with which_head.row():
         which_head.which_head(kinds, site, choices.head)
-    ui.written(shown.trace, shown.terms, shown.stale)
-    _lay_out(payloads(shown, choices), shown, choices)
+    ui.written(run.trace, run.terms, run.stale)
+    _lay_out(payloads(run, choices), run, choices)
     return partial(payloads, choices=choices)
 
 
-def _lay_out(drawn: Pictures, shown: CurrentRun, choices: Choices) -> None:
+def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
     if "choice" in drawn:
         choice(drawn["choice"], _choose_pair)
     left, right = st.columns(2, gap="medium")
@@ -97,11 +97,11 @@ def _lay_out(drawn: Pictures, shown: CurrentRun, choices: Choices) -> None:
         plain(drawn["positions-explained"], key="positions-explained")
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download(
-                "Scores by distance, CSV", lambda: _csv(Distances(session.shown, choices)), f"{Distances(shown, choices).file}.csv",
+                "Scores by distance, CSV", lambda: _csv(Distances(session.shown, choices)), f"{Distances(run, choices).file}.csv",
                 "text/csv", lambda: facts(session.shown.trace),
             )
     with right:
-        ui.checks_panel(drawn["checks"], words.trained(shown.scope.training))
+        ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
 
 
 def _choose_pair(query: int, key: int) -> None:

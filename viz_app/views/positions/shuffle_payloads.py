@@ -28,45 +28,45 @@ def can_shuffle(model: Model) -> bool:
     return model.positions_can_go and (model.translates or (reads_all and model.positions is not None))
 
 
-def pictures(shown: CurrentRun, models: dict[str, Model], how: str, seed: int) -> Pictures:
+def pictures(run: CurrentRun, models: dict[str, Model], how: str, seed: int) -> Pictures:
     """All that the section's components show of a run: by these models, in this order."""
-    source, found, about = row_of(shown), tests_of(shown, models, how, seed), facts(shown.trace)
-    titled, file = dict(zip(_titles(found), found.values(), strict=True)), file_name(shown.trace, FILE)
+    source, found, about = row_of(run), tests_of(run, models, how, seed), facts(run.trace)
+    titled, file = dict(zip(_titles(found), found.values(), strict=True)), file_name(run.trace, FILE)
     stages = {}
     if len(found) > 1:
         stages["positions-stages"] = draw_shuffle.by_stage(source, found, saving(f"{file}.stages", about))
     return {
         "positions-shuffle": draw_shuffle.shuffle(source, titled, saving(file, about)),
-        "positions-explained": notes.rows("explained", *_found(shown, *found.values()), *_answers(shown, how, seed)),
-        "checks": notes.checked(_checks(shown, *found.values())),
+        "positions-explained": notes.rows("explained", *_found(run, *found.values()), *_answers(run, how, seed)),
+        "checks": notes.checked(_checks(run, *found.values())),
         **stages,
     }
 
 
-def row_of(shown: CurrentRun) -> Encoding:
+def row_of(run: CurrentRun) -> Encoding:
     """The row of tokens that change places."""
-    return shown.trace.streams[shown.scope.model.fields[0].stream]
+    return run.trace.streams[run.scope.model.fields[0].stream]
 
 
 def order_of(row: Encoding, how: str, seed: int) -> tuple[int, ...]:
     return new_order(len(row.ids), how, seed, movable(row))
 
 
-def tests_of(shown: CurrentRun, models: dict[str, Model], how: str, seed: int) -> dict[str, ShuffleTest]:
-    row = row_of(shown)
+def tests_of(run: CurrentRun, models: dict[str, Model], how: str, seed: int) -> dict[str, ShuffleTest]:
+    row = row_of(run)
     order = order_of(row, how, seed)
-    return {name: cache.shuffled(shown.scope, name, model, row, order) for name, model in models.items()}
+    return {name: cache.shuffled(run.scope, name, model, row, order) for name, model in models.items()}
 
 
-def _answers(shown: CurrentRun, how: str, seed: int) -> list[tuple[str, str]]:
+def _answers(run: CurrentRun, how: str, seed: int) -> list[tuple[str, str]]:
     """What a model that does not write answers to the row as typed and reordered, with positions and without."""
-    if shown.scope.model.can_write:
+    if run.scope.model.can_write:
         return []
-    if not compare_outputs(shown.trace, shown.trace).names:
+    if not compare_outputs(run.trace, run.trace).names:
         return [("line", say.NOTHING_ASKED)]
-    row, lines = row_of(shown), []
+    row, lines = row_of(run), []
     other = reordered(row, order_of(row, how, seed))
-    for where, scope in ((draw_shuffle.WITH, shown.scope), (draw_shuffle.WITHOUT, cache.without_positions(shown.scope))):
+    for where, scope in ((draw_shuffle.WITH, run.scope), (draw_shuffle.WITHOUT, cache.without_positions(run.scope))):
         for what, asked in (("as typed", row), ("reordered", other)):
             lines.append(("line", say.answered(where, what, *notes.answered(cache.again(scope, asked)))))
     return lines
@@ -78,19 +78,19 @@ def _titles(tests: dict[str, ShuffleTest]) -> list[str]:
     return ["With positions: how far each vector moved", "Positions switched off: how far each moved"]
 
 
-def _found(shown: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[tuple[str, str]]:
+def _found(run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[tuple[str, str]]:
     if bare:
-        fixed = "the end mark" if shown.scope.model.translates else "special tokens"
-        return [("line", say.shuffled(test, bare, shown.scope.config.positions, fixed))]
+        fixed = "the end mark" if run.scope.model.translates else "special tokens"
+        return [("line", say.shuffled(test, bare, run.scope.config.positions, fixed))]
     _, lead, rest = say.recurrent(test).split("**")
     return [("lead", lead), ("line", rest)]
 
 
-def _checks(shown: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[Check]:
-    stages = list(encoder_stages(shown.scope.model, shown.trace.activations).values())
+def _checks(run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> list[Check]:
+    stages = list(encoder_stages(run.scope.model, run.trace.activations).values())
     return claims.shuffled(test, bare, stages[-1][0]) if bare else claims.recurrent(test, torch.cat(stages))
 
 
-def csv_of(shown: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> str:
-    tokens = [label.text for label in labels(row_of(shown))]
+def csv_of(run: CurrentRun, test: ShuffleTest, bare: ShuffleTest | None = None) -> str:
+    tokens = [label.text for label in labels(row_of(run))]
     return files.shuffle_csv(tokens, test, bare) if bare else files.states_csv(tokens, test)

@@ -26,22 +26,22 @@ ORDER = Choice("positions-order", "shuffled", options=tuple(ORDERS))
 SEED, WRITING = Whole("positions-seed", 0), Switch("positions-write")
 
 
-def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
+def shuffle(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """The shuffle test on what is read, with positions and with positions switched off, and of a model that does not write on its
     answer; of an RNN, whose order is in its recurrence, on its encoder's states. Returns how the pictures are made of another
     run."""
-    scope = shown.scope
+    scope = run.scope
     if not payloads.can_shuffle(scope.model):
-        ui.written(shown.trace, shown.terms, shown.stale)
+        ui.written(run.trace, run.terms, run.stale)
         st.markdown(say.not_shuffled(scope.model))
         return None
     how, seed, writing = _order_controls(scope.model)
-    ui.written(shown.trace, shown.terms, shown.stale)
+    ui.written(run.trace, run.terms, run.stale)
     models: dict[str, Model] = {draw_shuffle.WITH: scope.model}
     if not scope.model.is_recurrent:
         models[draw_shuffle.WITHOUT] = without_positions(scope.model)
     made = partial(payloads.pictures, models=models, how=how, seed=seed)
-    drawn = made(shown)
+    drawn = made(run)
     draw(drawn["positions-shuffle"], key="positions-shuffle")
     left, right = st.columns([1.3, 1], gap="medium")
     with left:
@@ -50,7 +50,7 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         else:
             plain(drawn["positions-explained"], key="positions-explained")
         if writing:
-            _writes(scope, payloads.row_of(shown).ids, payloads.order_of(payloads.row_of(shown), how, seed), models)
+            _writes(scope, payloads.row_of(run).ids, payloads.order_of(payloads.row_of(run), how, seed), models)
     with right:
         if "positions-stages" in drawn:
             plain(drawn["positions-explained"], key="positions-explained")
@@ -59,7 +59,7 @@ def shuffle(shown: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
             tests = partial(payloads.tests_of, models=models, how=how, seed=seed)
             ui.download(
                 "The changes, CSV", lambda: payloads.csv_of(session.shown, *tests(session.shown).values()),
-                f"{file_name(shown.trace, payloads.FILE)}.csv", "text/csv",
+                f"{file_name(run.trace, payloads.FILE)}.csv", "text/csv",
                 lambda: facts(session.shown.trace),
             )
         ui.checks_panel(drawn["checks"], words.trained(scope.training))

@@ -46,9 +46,9 @@ class Picked:
         return similarity_by_distance(self.table)
 
 
-def curves(shown: CurrentRun) -> None:
+def curves(run: CurrentRun) -> None:
     """Chosen dimensions along the positions, and every dimension's wavelength."""
-    picked = _pick(shown)
+    picked = _pick(run)
     n, d_model = picked.table.shape
     dims = sorted(st.multiselect(
         "Dimensions drawn", list(range(d_model)), max_selections=DIMS.most, placeholder="Choose up to eight dimensions",
@@ -67,31 +67,31 @@ def curves(shown: CurrentRun) -> None:
         chart = draw.wavelength_chart(picked.waves, dims, n, title)
         right.altair_chart(ui.presented(chart), key="positions-waves")
         right.caption(say.turns(picked.waves, n))
-    _foot(shown, picked)
+    _foot(run, picked)
 
 
-def maps(shown: CurrentRun) -> None:
+def maps(run: CurrentRun) -> None:
     """The whole table, PE·PEᵀ, and PE·PEᵀ by distance."""
-    picked = _pick(shown)
+    picked = _pick(run)
     colours, similarity = look(st.context.theme.type), picked.similarity
     left, middle, right = st.columns([1.15, 1, 1], gap="medium")
-    title, note = f"Position by dimension: {picked.whose}", caption(_whose(shown, picked))
+    title, note = f"Position by dimension: {picked.whose}", caption(_whose(run, picked))
     figure = draw.heatmap(picked.table, colours, title, ("position", "dimension"), wrap=46, note=note)
     left.plotly_chart(
-        ui.presented(figure), theme=None, key="positions-map", config=ui.camera(_name(shown, picked, "map")),
+        ui.presented(figure), theme=None, key="positions-map", config=ui.camera(_name(run, picked, "map")),
     )
     title, products = "PE·PEᵀ: how alike two places are", picked.table @ picked.table.T
     figure = draw.heatmap(products, colours, title, ("position", "other position"), wrap=46, note=note)
     middle.plotly_chart(
-        ui.presented(figure), theme=None, key="positions-products", config=ui.camera(_name(shown, picked, "products")),
+        ui.presented(figure), theme=None, key="positions-products", config=ui.camera(_name(run, picked, "products")),
     )
     chart = draw.similarity_chart(similarity, colours, "PE·PEᵀ by distance", draw.similarity_domain(similarity), 370)
     right.altair_chart(ui.presented(chart), key="positions-similarity")
     right.caption(say.BAND)
-    _foot(shown, picked)
+    _foot(run, picked)
 
 
-def misprints(shown: CurrentRun) -> None:
+def misprints(run: CurrentRun) -> None:
     """The paper's formula and the two misprints side by side, what each breaks in pictures, numbers and words."""
     one, two, three, four = st.columns(4, gap="medium")
     d_model, n = _sizes(three, four)
@@ -153,10 +153,10 @@ def _plane(m: FormulaMeasures, pair: int) -> None:
     st.altair_chart(ui.presented(chart), width="content", key=f"positions-plane-{m.formula}")
 
 
-def _pick(shown: CurrentRun) -> Picked:
+def _pick(run: CurrentRun) -> Picked:
     """The knobs, and the table they ask for."""
-    config, kind = shown.scope.config, _kind(shown)
-    if shown.scope.model.is_recurrent:
+    config, kind = run.scope.config, _kind(run)
+    if run.scope.model.is_recurrent:
         st.markdown(say.TABLES_ONLY)
     left, middle, right = st.columns([2.2, 1, 1], gap="medium")
     names = {name: key for key, name in say.NAMES.items() if key != say.OWN or kind != "none"}
@@ -167,19 +167,19 @@ def _pick(shown: CurrentRun) -> Picked:
     d_model, n = _sizes(middle, right, config.d_model if formula == say.OWN else None)
     if formula != say.OWN:
         return Picked(formula, formula_table(formula, n, d_model), wavelengths(formula, d_model), say.WHOSE[formula])
-    table = own_table(shown)[:n].double()
+    table = own_table(run)[:n].double()
     waves = wavelengths("paper", config.d_model) if config.positions == "sinusoidal" else None
-    return Picked(formula, table, waves, f"{config.positions} positions of {shown.scope.name}")
+    return Picked(formula, table, waves, f"{config.positions} positions of {run.scope.name}")
 
 
-def own_table(shown: CurrentRun) -> Tensor:
+def own_table(run: CurrentRun) -> Tensor:
     """The loaded model's position vectors, all of them."""
-    return shown.scope.model.positions.table.detach().to("cpu", torch.float32)
+    return run.scope.model.positions.table.detach().to("cpu", torch.float32)
 
 
-def _kind(shown: CurrentRun) -> str:
+def _kind(run: CurrentRun) -> str:
     """How the loaded model tells places apart; "none" in a recurrence."""
-    return getattr(shown.scope.config, "positions", "none")
+    return getattr(run.scope.config, "positions", "none")
 
 
 def _sizes(left: DeltaGenerator, right: DeltaGenerator, fixed: int | None = None) -> tuple[int, int]:
@@ -197,12 +197,12 @@ def _sizes(left: DeltaGenerator, right: DeltaGenerator, fixed: int | None = None
     return d_model, length
 
 
-def _foot(shown: CurrentRun, picked: Picked) -> None:
+def _foot(run: CurrentRun, picked: Picked) -> None:
     """What the table is, its downloads, and its checks."""
-    name, about = _name(shown, picked), partial(_about, shown, picked)
+    name, about = _name(run, picked), partial(_about, run, picked)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        st.markdown(say.explained(picked.formula, _kind(shown)))
+        st.markdown(say.explained(picked.formula, _kind(run)))
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download("This table, CSV", lambda: files.table_csv(picked.table), f"{name}.csv", "text/csv", about)
             ui.download(
@@ -211,30 +211,30 @@ def _foot(shown: CurrentRun, picked: Picked) -> None:
             )
         st.caption(say.PICTURES)
     with right:
-        ui.checks_panel(ui.checked(_checks(shown, picked)), words.trained(shown.scope.training))
+        ui.checks_panel(ui.checked(_checks(run, picked)), words.trained(run.scope.training))
 
 
-def _name(shown: CurrentRun, picked: Picked, *parts: str) -> str:
+def _name(run: CurrentRun, picked: Picked, *parts: str) -> str:
     """A file name: the model's where the table is its own, else the formula's and its size."""
     if picked.formula == say.OWN:
-        return file_name(shown.trace, "positions", *parts)
+        return file_name(run.trace, "positions", *parts)
     return ".".join((readable(picked.formula), "x".join(map(str, picked.table.shape)), "positions", *parts))
 
 
-def _about(shown: CurrentRun, picked: Picked) -> Facts:
+def _about(run: CurrentRun, picked: Picked) -> Facts:
     """What is to be known of the table: whose it is, and of a model's own which model it is."""
     size = {"table": picked.whose, "size": say.size(*picked.table.shape)}
-    return size | (facts(shown.trace) if picked.formula == say.OWN else {})
+    return size | (facts(run.trace) if picked.formula == say.OWN else {})
 
 
-def _whose(shown: CurrentRun, picked: Picked) -> Facts:
+def _whose(run: CurrentRun, picked: Picked) -> Facts:
     """The same without what was asked: the table is the same for every text."""
-    return {name: said for name, said in _about(shown, picked).items() if name in {"table", "size", *of_model(shown.trace)}}
+    return {name: said for name, said in _about(run, picked).items() if name in {"table", "size", *of_model(run.trace)}}
 
 
-def _checks(shown: CurrentRun, picked: Picked) -> list[Check]:
+def _checks(run: CurrentRun, picked: Picked) -> list[Check]:
     if picked.formula != say.OWN:
         return claims.table(picked.formula, picked.table, picked.similarity)
-    whole = own_table(shown)
-    used = shown.trace.activations[f"{shown.scope.model.stack}.position"].value[0]
-    return claims.own_table(used, whole, shown.scope.config.positions, sinusoidal(*whole.shape))
+    whole = own_table(run)
+    used = run.trace.activations[f"{run.scope.model.stack}.position"].value[0]
+    return claims.own_table(used, whole, run.scope.config.positions, sinusoidal(*whole.shape))
