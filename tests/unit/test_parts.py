@@ -382,7 +382,7 @@ def test_under_each_box_stands_how_long_its_row_is_or_what_is_wrong(family: str,
     assert tuple("".join(text for _, text in note["rows"]) for note in notes.values()) == under
     assert list(notes) == [field.name for field in session.scope.model.fields]
     refused = any("type some text" in text or "reads at most" in text for text in under)
-    assert (trace is None) == (session.shown is None) == refused
+    assert (trace is None) == (session.run is None) == refused
 
 
 @pytest.mark.parametrize(("base", "path"), [("", "/live"), ("a/b/", "/a/b/live")])

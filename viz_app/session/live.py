@@ -47,7 +47,7 @@ class LiveSession:
 
     def __init__(self) -> None:
         self.token = secrets.token_urlsafe(16)      # whoever knows it may ask
-        self.shown: CurrentRun | None = None             # the last run that could be shown
+        self.run: CurrentRun | None = None          # the last run that could be shown
         self.view: object = None                    # the page that stands
         self.name = ""                              # of the checkpoint asked for
         self.picked = ""                            # what the picker calls the one that stands
@@ -56,7 +56,7 @@ class LiveSession:
         self.chosen: tuple[Any, ...] = ()           # of the model's fields that are not typed (url_state.chosen)
         self.edition = (0, 0)                       # of what the rerun under way draws: (edit, rerun)
         self._answer: tuple[int, Callable[..., Pictures] | None] = (0, None)     # of the page as that rerun left it
-        self._written: deque[tuple[int, ...]] = deque(maxlen=24)     # by the model of `shown`
+        self._written: deque[tuple[int, ...]] = deque(maxlen=24)     # by the model of `run`
         self._latest: tuple[int, Texts | None] = (0, None)
         self._numbers: dict[Texts, int] = {}        # of the edits that no rerun has overtaken
         self._lock = threading.Lock()
@@ -78,21 +78,21 @@ class LiveSession:
     @property
     def pause(self) -> int:
         """How many ms without a key pass before Streamlit's rerun follows: none where it is all the answer there is."""
-        return PAUSE if self.is_open and self.shown.scope is self.scope else 0
+        return PAUSE if self.is_open and self.run.scope is self.scope else 0
 
     def show(self, run: CurrentRun) -> None:
         """A new run, to be shown from now on."""
         model = run.scope.model
         written = run.trace.streams[model.writes].ids[1:] if model.can_write else ()
-        if not (self.shown and self.shown.scope is run.scope):
+        if not (self.run and self.run.scope is run.scope):
             self._written.clear()
         if written and not run.trace.teacher_forced and written not in self._written:
             self._written.append(written)
-        self.shown = run
+        self.run = run
 
     def drafts(self, scope: Scope) -> tuple[tuple[int, ...], ...]:
         """What this model has written lately: much of it will be written again (models.decoding.written)."""
-        return tuple(self._written) if self.shown and self.shown.scope is scope else ()
+        return tuple(self._written) if self.run and self.run.scope is scope else ()
 
     def redraw(self, *texts: str) -> None:
         """A rerun begins that draws these texts, typed or put there."""

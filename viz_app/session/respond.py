@@ -45,11 +45,11 @@ def answering(session: LiveSession, pictures: Callable[[CurrentRun], Pictures]) 
             return {}
         trace, notes = read(session, *texts)
         if not trace:
-            session.shown = replace(session.shown, stale=True)
-        shown, under = session.shown, {f"note {field}": said for field, said in notes.items()}
-        under["written"] = strip(shown.trace, shown.terms, shown.stale)
+            session.run = replace(session.run, stale=True)
+        run, under = session.run, {f"note {field}": note for field, note in notes.items()}
+        under["written"] = strip(run.trace, run.terms, run.stale)
         try:
-            return {**under, **pictures(shown)}
+            return {**under, **pictures(run)}
         except (models.InputError, CheckpointError):        # the rerun will say so where it belongs
             return under
 

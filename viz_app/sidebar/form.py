@@ -43,9 +43,9 @@ def sidebar() -> CurrentRun | None:
         session.name, session.scope = _checkpoint(session)
         read = _texts(session)
         _swap(session)
-    if session.shown and not read:
-        session.shown = replace(session.shown, stale=True)
-    return session.shown
+    if session.run and not read:
+        session.run = replace(session.run, stale=True)
+    return session.run
 
 
 def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
@@ -110,7 +110,7 @@ def _complete() -> None:
 def _texts(session: LiveSession) -> bool:
     """A text box for each of the model's fields, live while typing, each with its note; and whether what stands in them has
     been run."""
-    spoken = session.scope or (session.shown.scope if session.shown else None)
+    spoken = session.scope or (session.run.scope if session.run else None)
     fields = spoken.model.text_fields if spoken else EncoderDecoder.fields
     t = words.terms(spoken.task if spoken else "", spoken.name if spoken else "")
     choices = {" · ".join(texts): texts for texts in (readable_examples(spoken) if spoken else [])}
@@ -189,7 +189,7 @@ def _put(texts: Mapping[Text, str]) -> None:
 def _swap(session: LiveSession) -> None:
     """One button: take over the model's text to edit it, or hand the writing back to the model. Not for a model that goes on with
     the very text that is typed."""
-    spoken = session.scope or (session.shown.scope if session.shown else None)
+    spoken = session.scope or (session.run.scope if session.run else None)
     if spoken is None or not spoken.model.translates:
         return
     target = FIELDS[spoken.model.fields[-1].name]
@@ -198,9 +198,9 @@ def _swap(session: LiveSession) -> None:
         return
 
     def take() -> None:       # when it is clicked: more may have been typed since
-        url_state.keep(target, session.shown.trace.output)
+        url_state.keep(target, session.run.trace.output)
 
-    none = session.shown is None or not session.shown.trace.output
+    none = session.run is None or not session.run.trace.output
     st.button("Edit the model's text", key="edit", on_click=take, disabled=none, width="stretch")
 
 

@@ -30,7 +30,7 @@ def no_attention(run: CurrentRun, written: DeltaGenerator, step: int | None = No
     explained, checked = st.columns([1.4, 1], gap="medium")
 
     def now() -> Trace:
-        return at_step(session.shown, step).trace
+        return at_step(session.run, step).trace
 
     with explained, st.container(key="explanation"):
         st.markdown(states.says(run.scope.config, run.terms))

@@ -64,9 +64,9 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, site_name: str)
         with checks:
             ui.checks_panel(drawn["checks"], similarity.trained(at_step(run, step), name))
         ui.downloads(
-            lambda: shown_as(compared(session.shown, step, name).trace), site, focus.head, run.terms, choices.scale, choices.tile
+            lambda: shown_as(compared(session.run, step, name).trace), site, focus.head, run.terms, choices.scale, choices.tile
         )
-        growth.download(lambda: session.shown, site, focus.head, choices.scale, shown_as, choices.tile)
+        growth.download(lambda: session.run, site, focus.head, choices.scale, shown_as, choices.tile)
 
 
 def _explanation(run: CurrentRun, trace: Trace, site: AttentionSite, head: int) -> str:

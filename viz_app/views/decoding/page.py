@@ -73,14 +73,14 @@ def _downloads(run: CurrentRun, choices: Choices) -> None:
     scope, session, step = run.scope, live.session(), choices.place.step
 
     def now() -> Story:
-        return story(session.shown, choices)[1]
+        return story(session.run, choices)[1]
 
     def about() -> Facts:
         return facts(now().trace, decoding=HOW[now().method.how])
 
     def drawing() -> str:
         both = now()
-        position = min(choices.of(given_ids(session.shown)).place.step, both.n_steps - 1)
+        position = min(choices.of(given_ids(session.run)).place.step, both.n_steps - 1)
         given = both.trace.fields[scope.model.fields[0].name]
         title = f"{given} — decoding, step {position + 1}: training beside inference ({HOW[both.method.how]})"
         return svg.drawing(both, scope, choices.reading, position, title)

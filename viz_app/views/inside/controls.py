@@ -59,7 +59,7 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
 
 def _move(kind: str, site: str, head: int) -> None:
     """Look at this head. One of another `kind` reads other tokens, among other heads."""
-    if live.session().shown.trace.attention[site].kind != kind:
+    if live.session().run.trace.attention[site].kind != kind:
         url_state.keep(KEY, None)
         url_state.keep(HEADS, None)
     pick_head(site, head)
@@ -81,7 +81,7 @@ def choose_weight(query: int, key: int) -> None:
 
 def choose_head(choices: Choices, number: int) -> None:
     """Draw another head's lines, or no longer this one's."""
-    url_state.keep(HEADS, toggled(compared_heads(live.session().shown, choices)[1].drawn, number))
+    url_state.keep(HEADS, toggled(compared_heads(live.session().run, choices)[1].drawn, number))
 
 
 def choose_measure(name: str) -> None:

@@ -46,10 +46,10 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
         session = live.session()
 
         def of(make: Callable[[Shown], str | bytes]) -> Callable[[], str | bytes]:
-            return lambda: make(shown(session.shown, choices))
+            return lambda: make(shown(session.run, choices))
 
         def about() -> Facts:
-            return facts(shown(session.shown, choices).run.trace)
+            return facts(shown(session.run, choices).run.trace)
 
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download("This token, CSV", of(files.layers_csv), files.name(found, "csv"), "text/csv", about)

@@ -54,7 +54,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGen
     with left, st.container(key="explanation"):
         has_stream = residual(view.after.trace, view.sites[1]) is not None
         st.markdown(text.rules(view.sites[1], has_stream, run.scope.model.can_write))
-        _downloads(view, lambda: views(session.shown, choices)[1])
+        _downloads(view, lambda: views(session.run, choices)[1])
     with right:
         ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
 

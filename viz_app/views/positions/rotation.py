@@ -97,8 +97,8 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
         plain(drawn["positions-explained"], key="positions-explained")
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download(
-                "Scores by distance, CSV", lambda: _csv(Distances(session.shown, choices)), f"{Distances(run, choices).file}.csv",
-                "text/csv", lambda: facts(session.shown.trace),
+                "Scores by distance, CSV", lambda: _csv(Distances(session.run, choices)), f"{Distances(run, choices).file}.csv",
+                "text/csv", lambda: facts(session.run.trace),
             )
     with right:
         ui.checks_panel(drawn["checks"], words.trained(run.scope.training))

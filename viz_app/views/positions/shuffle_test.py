@@ -58,9 +58,9 @@ def shuffle(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
         with st.container(horizontal=True, gap="small", key="downloads"):
             tests = partial(payloads.tests_of, models=models, how=how, seed=seed)
             ui.download(
-                "The changes, CSV", lambda: payloads.csv_of(session.shown, *tests(session.shown).values()),
+                "The changes, CSV", lambda: payloads.csv_of(session.run, *tests(session.run).values()),
                 f"{file_name(run.trace, payloads.FILE)}.csv", "text/csv",
-                lambda: facts(session.shown.trace),
+                lambda: facts(session.run.trace),
             )
         ui.checks_panel(drawn["checks"], words.trained(scope.training))
     return None if writing else made
