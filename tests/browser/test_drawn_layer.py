@@ -13,7 +13,7 @@ from stage import Stage, alike, stage, stage_page, weight_colour
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import payloads
-from viz_app.views.layer.payloads import Choices
+from viz_app.views.layer.token_view import Choices, token_view
 
 ROWS = "(root) => [...root.querySelectorAll('.all g')]"
 
@@ -22,7 +22,7 @@ ROWS = "(root) => [...root.querySelectorAll('.all g')]"
 def payload(family: str = "transformer", stream: str = "target", layer: int | None = 1, position: int = 2) -> bytes:
     scope = drawn.letters(family)
     run = CurrentRun(scope, scope.run("abcde", "edc"))
-    return payloads.layer(payloads.shown(run, Choices(stream, layer, position)))
+    return payloads.layer(token_view(run, Choices(stream, layer, position)))
 
 
 def shown(stage: Stage, width: int = 960, **how: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -140,7 +140,7 @@ def test_nothing_moves_when_another_text_is_shown(stage: Stage) -> None:
     scope = drawn.letters("transformer")
     for texts in (("a", "b"), ("abcdeab", "abcdedcbae"), ("abcde", "edc")):
         run = CurrentRun(scope, scope.run(*texts))
-        stage.show(payloads.layer(payloads.shown(run, Choices("target", 1, 2))))
+        stage.show(payloads.layer(token_view(run, Choices("target", 1, 2))))
         assert [stage.box(part) for part in (".tokens", ".all svg", ".one svg", ".firing", ".note")] == places
 
 

@@ -20,7 +20,8 @@ from models.hub.anatomy import Anatomy
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import Choices, chosen_position, payloads, shown, unkept
+from viz_app.views.layer.payloads import payloads, unkept
+from viz_app.views.layer.token_view import Choices, chosen_position, token_view
 
 LONG, POSITION = "5 6 7 8 9 10 11 12 14 16 18", 4
 
@@ -205,7 +206,7 @@ def test_the_lens_of_a_classifier_reads_its_classes_at_the_token_that_answers(tm
     library = classifier(name).save(tmp_path)
     scope = models.load(tmp_path, device="cpu")
     run = CurrentRun(scope, scope.run(LONG))
-    found = shown(run, Choices("text", 0, None))
+    found = token_view(run, Choices("text", 0, None))
     n, place = len(run.trace.streams["text"].ids), CLASSIFIERS[name] % len(run.trace.streams["text"].ids)
     assert (found.position, found.output, found.answering) == (place, "classes", found.tokens[place])
     answer = run.trace.outputs["classes"]
@@ -249,7 +250,7 @@ def test_a_head_that_a_run_does_not_bear_out_is_not_read(tmp_path: Path, monkeyp
     classifier("GPT2ForSequenceClassification").save(tmp_path)
     monkeypatch.setattr(probe, "heads", lambda module: [lambda x: 2 * module.score(x), lambda x: module.nothing(x)])
     scope = models.load(tmp_path, device="cpu")
-    found = shown(CurrentRun(scope, scope.run(LONG)), Choices("text", 0, None))
+    found = token_view(CurrentRun(scope, scope.run(LONG)), Choices("text", 0, None))
     assert (scope.model.head, found.output, found.answering, found.position) == (None, "", None, 1)
     with pytest.raises(ValueError, match="'classes' is not read"):
         scope.model.readout(torch.zeros(1, 22), "classes")
@@ -306,7 +307,7 @@ def test_the_page_names_what_this_family_does(opened, name: str, rows: list[str]
     choices = Choices(scope.model.streams[0], 1, POSITION)
     header, _ = unpack(payloads(current, choices)["layer"])
     assert [row["name"] for row in header["rows"]] == rows
-    found = shown(current, choices)
+    found = token_view(current, choices)
     parallel = any(part.sublayer.reads for part in found.layer)
     assert says in text.explain(found.layer[0].sublayer, found.output, parallel)
     assert ("gates are open" in header["firing"]) == (name in GATED)

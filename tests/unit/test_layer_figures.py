@@ -15,7 +15,8 @@ from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import files, text
-from viz_app.views.layer.payloads import LISTED, STRONGEST, Choices, Shown, chosen_position, layer, payloads, shown
+from viz_app.views.layer.payloads import LISTED, STRONGEST, layer, payloads
+from viz_app.views.layer.token_view import Choices, TokenView, chosen_position, token_view
 
 TERMS = words.terms("letters")
 
@@ -92,7 +93,7 @@ def test_where_a_text_is_classified_a_stop_says_the_class(norm: str) -> None:
     answer = run.trace.outputs["classes"]
     assert header["answer"][0] == answer.predicted == run.trace.output
     assert header["stops"][-1]["answer"] == pytest.approx(float(answer.probabilities.max()), rel=1e-4)
-    found = shown(run, Choices("text", 1, None))
+    found = token_view(run, Choices("text", 1, None))
     assert found.position == answer.position == n - 1
     assert header["title"].endswith(f"token “b” to the class, “{answer.predicted}”")
     assert header["allTitle"] == "All layers, and the class by “b” if the model stopped there"
@@ -109,7 +110,7 @@ def test_where_a_text_is_classified_a_stop_says_the_class(norm: str) -> None:
 
 def test_elsewhere_in_a_text_that_is_classified_a_stop_says_what_would_follow() -> None:
     run = run_of("gpt", "abcab", head="classes", classes="praise,complaint")
-    found = shown(run, Choices("text", 1, 2))
+    found = token_view(run, Choices("text", 1, 2))
     torch.testing.assert_close(found.log_probs[-1], run.trace.next_token.log_probs[2], rtol=1e-4, atol=1e-5)
     assert "to the next token, as if no layer followed" in text.explain(found.layer[0].sublayer, found.output)
     assert "what follows it" in sent(run, Choices("text", 1, 2))[0]["title"]
@@ -199,23 +200,23 @@ def test_an_encoder_is_asked_nothing_and_says_why() -> None:
 
 def test_which_token_is_shown_where_none_is_chosen() -> None:
     run = run_of()
-    positions = [shown(run, Choices("target", 0, position)).position for position in (None, 0, 3, 99)]
+    positions = [token_view(run, Choices("target", 0, position)).position for position in (None, 0, 3, 99)]
     assert positions == [1, 0, 3, 1]
     goes_on = run_of("gpt", "abcab")
     last = len(goes_on.trace.streams["text"].ids) - 1
-    assert [shown(goes_on, Choices("text", 0, position)).position for position in (None, 2, 99)] == [last, 2, last]
+    assert [token_view(goes_on, Choices("text", 0, position)).position for position in (None, 2, 99)] == [last, 2, last]
     assert chosen_position(goes_on, Choices("text", 0, None), last) is None
     judge = run_of("gpt", "abcab", head="classes", classes="a,b")
     answers = judge.trace.outputs["classes"].position
-    assert [shown(judge, Choices("text", 0, position)).position for position in (None, 2, 99)] == [answers, 2, answers]
+    assert [token_view(judge, Choices("text", 0, position)).position for position in (None, 2, 99)] == [answers, 2, answers]
     assert chosen_position(judge, Choices("text", 0, None), answers) is None
     assert chosen_position(goes_on, Choices("text", 0, None), 2) == 2
     assert chosen_position(run, Choices("target", 0, None), 3) == 3
 
 
-def found(family: str, stream: str) -> tuple[Scope, Shown]:
+def found(family: str, stream: str) -> tuple[Scope, TokenView]:
     run = run_of(family)
-    return run.scope, shown(run, Choices(stream, 0, 2))
+    return run.scope, token_view(run, Choices(stream, 0, 2))
 
 
 @pytest.mark.parametrize(("family", "stream"), [
@@ -263,7 +264,7 @@ def test_the_vectors_read_back() -> None:
 
 def test_the_payload_is_the_same_for_the_same_run(decoder) -> None:
     run, choices, *_ = decoder
-    assert layer(shown(run, choices)) == payloads(run, choices)["layer"]
+    assert layer(token_view(run, choices)) == payloads(run, choices)["layer"]
     assert {look for look, _ in payloads(run, choices)["checks"]["rows"]} == {"title", "passed", "value"}
 
 

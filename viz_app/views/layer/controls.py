@@ -11,7 +11,7 @@ from viz_app.session import live, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import HEAD, chosen_focus, lock_token, pick_head
 from viz_app.views.layer import text
-from viz_app.views.layer.payloads import Choices, chosen_position
+from viz_app.views.layer.token_view import Choices, chosen_position
 
 _STREAM, _LAYER = "layer-stream", "layer-number"
 

@@ -9,7 +9,8 @@ from models.analysis.layer_parts import mean_and_spread
 from models.architectures.base import CLASSES
 from viz_app.drawing.provenance import counted, file_name
 from viz_app.views.layer import text
-from viz_app.views.layer.payloads import LISTED, Shown
+from viz_app.views.layer.payloads import LISTED
+from viz_app.views.layer.token_view import TokenView
 
 COLUMNS = (
     "layer", "part", "length before", "length added", "cosine with stream", "length behind", "LayerNorm of",
@@ -17,54 +18,54 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def name(found: Shown, ending: str) -> str:
+def name(view: TokenView, ending: str) -> str:
     """A file name that says whose numbers these are."""
-    whose = file_name(found.run.trace, found.parts[0].sublayer.stack, "layers", f"token{found.position + 1}")
+    whose = file_name(view.run.trace, view.parts[0].sublayer.stack, "layers", f"token{view.position + 1}")
     return f"{whose}.{ending}"
 
 
-def layers_csv(found: Shown) -> str:
+def layers_csv(view: TokenView) -> str:
     """A row a part of every layer, at the chosen token; what the model would say behind it, where it can be asked; and which model
     it is."""
     out = io.StringIO()
     writer = csv.writer(out)
-    n = min(LISTED, found.log_probs.shape[1]) if found.log_probs is not None else 0
-    one = "class" if found.output == CLASSES else "token"
+    n = min(LISTED, view.log_probs.shape[1]) if view.log_probs is not None else 0
+    one = "class" if view.output == CLASSES else "token"
     said = [f"{what} {i}" for i in range(1, n + 1) for what in (one, "probability")]
-    columns = [name.replace("LayerNorm", found.parts[0].sublayer.norm_name) for name in COLUMNS]
+    columns = [name.replace("LayerNorm", view.parts[0].sublayer.norm_name) for name in COLUMNS]
     writer.writerow([*columns, *said, "token", "position", "model", "fingerprint"])
-    model, token = found.run.trace.model, found.token.text
-    for i, part in enumerate(found.parts):
+    model, token = view.run.trace.model, view.token.text
+    for i, part in enumerate(view.parts):
         of = {"post": "before + added", "pre": "before", "none": ""}[part.sublayer.norm]
         norm = [""] * 4 if part.normed is None else [*mean_and_spread(part.norm_input), *mean_and_spread(part.normed)]
         fires = ["", ""] if part.firing is None else [int(part.firing.fires.sum()), len(part.firing.pre)]
         lengths = [float(part.before.norm()), float(part.added.norm()), part.direction, float(part.after.norm())]
         best = []
-        if found.log_probs is not None:
-            top = found.log_probs[i + 1].topk(n)
+        if view.log_probs is not None:
+            top = view.log_probs[i + 1].topk(n)
             for index, p in zip(top.indices.tolist(), top.values.exp().tolist(), strict=True):
-                best += [found.label(index).text, _exact(p)]
+                best += [view.label(index).text, _exact(p)]
         writer.writerow([
             text.layer_name(part.sublayer), text.role(part.sublayer), *map(_exact, lengths), of, *map(_exact, norm), *fires, *best,
-            token, found.position + 1, model.name, model.fingerprint,
+            token, view.position + 1, model.name, model.fingerprint,
         ])  # fmt: skip
     return out.getvalue()
 
 
-def layers_npz(found: Shown) -> bytes:
+def layers_npz(view: TokenView) -> bytes:
     """Every vector at the chosen token under its part's path, layers from 1: before, added, after, and where there are such,
     normed, ff_pre and ff_post; log p of the next token, or of the classes, behind each part as `log_probs`, the first row before
     all layers."""
     arrays: dict[str, np.ndarray] = {}
-    for part in found.parts:
+    for part in view.parts:
         vectors = {"before": part.before, "added": part.added, "after": part.after, "normed": part.normed}
         if part.firing is not None:
             vectors |= {"ff_pre": part.firing.pre, "ff_post": part.firing.post}
         arrays |= {f"{counted(part.sublayer.path)}.{name}": v.numpy() for name, v in vectors.items() if v is not None}
-    if found.log_probs is not None:
-        arrays["log_probs"] = found.log_probs.numpy()
-    model = found.run.trace.model
-    about = {"token": found.token.text, "position": found.position + 1, "model": model.name, "fingerprint": model.fingerprint}
+    if view.log_probs is not None:
+        arrays["log_probs"] = view.log_probs.numpy()
+    model = view.run.trace.model
+    about = {"token": view.token.text, "position": view.position + 1, "model": model.name, "fingerprint": model.fingerprint}
     out = io.BytesIO()
     np.savez_compressed(out, **arrays, **{key: np.array(value) for key, value in about.items()})
     return out.getvalue()

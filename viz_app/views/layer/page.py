@@ -14,7 +14,8 @@ from viz_app.session.live import Pictures
 from viz_app.views.inside.controls import drop_similarity
 from viz_app.views.layer import files, text
 from viz_app.views.layer.controls import choose, choose_layer, choose_token
-from viz_app.views.layer.payloads import Choices, Shown, payloads, shown, unkept
+from viz_app.views.layer.payloads import payloads, unkept
+from viz_app.views.layer.token_view import Choices, TokenView, token_view
 
 
 def layer(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
@@ -40,19 +41,19 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
     picture(drawn["layer"], choose_layer, partial(choose_token, choices))
     left, right = st.columns([1.2, 1], gap="medium")
     with left, st.container(key="explanation"):
-        found = shown(run, choices)
-        parallel = any(part.sublayer.reads for part in found.layer)
-        st.markdown(text.explain(found.layer[0].sublayer, found.output, parallel, run.scope.model.can_write))
+        view = token_view(run, choices)
+        parallel = any(part.sublayer.reads for part in view.layer)
+        st.markdown(text.explain(view.layer[0].sublayer, view.output, parallel, run.scope.model.can_write))
         session = live.session()
 
-        def of(make: Callable[[Shown], str | bytes]) -> Callable[[], str | bytes]:
-            return lambda: make(shown(session.run, choices))
+        def of(make: Callable[[TokenView], str | bytes]) -> Callable[[], str | bytes]:
+            return lambda: make(token_view(session.run, choices))
 
         def about() -> Facts:
-            return facts(shown(session.run, choices).run.trace)
+            return facts(token_view(session.run, choices).run.trace)
 
         with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download("This token, CSV", of(files.layers_csv), files.name(found, "csv"), "text/csv", about)
-            ui.download("Its vectors, npz", of(files.layers_npz), files.name(found, "npz"), about=about)
+            ui.download("This token, CSV", of(files.layers_csv), files.name(view, "csv"), "text/csv", about)
+            ui.download("Its vectors, npz", of(files.layers_npz), files.name(view, "npz"), about=about)
     with right:
         ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
