@@ -58,24 +58,24 @@ def _given(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple[Value 
     return (*given, *kept) if any(kept) else given
 
 
-def run_together(asked: Collection[tuple[str, tuple[str, ...], Chosen]]) -> None:
+def run_together(requests: Collection[tuple[str, tuple[str, ...], Chosen]]) -> None:
     """Run (checkpoint, texts of its fields, what is chosen for the others) in one batch for each checkpoint, so that `trace` has
     them ready. What cannot be read, and what is so long that the others would wait for it, is left to `trace`."""
-    for name in {name for name, *_ in asked}:
+    for name in {name for name, *_ in requests}:
         try:
             opened = scope(name)
         except CheckpointError:
             continue
-        texts = _readable(opened, [(texts, chosen) for n, texts, chosen in asked if n == name])
+        texts = _readable(opened, [(texts, chosen) for n, texts, chosen in requests if n == name])
         with _one_run:
             traces = opened.run_each(texts) if texts else []
         for given, made in zip(texts, traces, strict=True):
             kept_of(opened, "trace", given, make=lambda made=made: made)
 
 
-def _readable(scope: Scope, asked: list[tuple[tuple[str, ...], Chosen]]) -> list[tuple[Value | None, ...]]:
+def _readable(scope: Scope, requests: list[tuple[tuple[str, ...], Chosen]]) -> list[tuple[Value | None, ...]]:
     readable = []
-    for texts, chosen in asked:
+    for texts, chosen in requests:
         with suppress(models.InputError, ValueError):       # ValueError: texts typed for a model with other fields
             given = _given(scope, texts, chosen)
             if max(len(row.ids) for row in scope.encode(*given).values()) <= SHORT:
@@ -126,11 +126,11 @@ def written(scope: Scope, source: str) -> tuple[int, ...]:
 
 def masked_runs(
     scope: Scope,
-    asked: tuple[tuple[str | Encoding | None, ...], ...],
+    requests: tuple[tuple[str | Encoding | None, ...], ...],
     edits: Edits,
     drafts: tuple[tuple[int, ...], ...] = (),
     most: int | None = None,
 ) -> list[MaskedRun]:
     """Inputs in one batch under these edits; `drafts` and `most` as in models.analysis.masked_comparison.run_masked. Raises
     models.InputError."""
-    return kept_of(scope, "masked", asked, edits, most, make=lambda: run_masked(scope, asked, edits, drafts, most))
+    return kept_of(scope, "masked", requests, edits, most, make=lambda: run_masked(scope, requests, edits, drafts, most))

@@ -33,12 +33,12 @@ def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
         which_head.which_head(dict(by_kind(trace)), site, head, partial(state.look_at, kind))
         _ready_controls(painted.site_kind, kinds(trace)[painted.site_kind], changes.of(kind), [x.name for x in painted.mask.layers])
     with st.container(horizontal=True, gap="small", key="masks-batch", vertical_alignment="bottom"):
-        second, problem, shown = _batch(run)
+        second, problem, row = _batch(run)
         _padding_control(painted.site_kind, changes.of(kind))
         everywhere = {"on_click": state.undo, "args": ([*state.kinds(trace)],), "disabled": changes == Edits()}
         st.button("Undo all changes", **everywhere, key="masks-undo")
         slot = st.container(key="masks-note", width=225)     # not emptied first: the picture below would jump
-    return Choices(second, problem, shown, changes, kind, site.name, head, tile()), slot
+    return Choices(second, problem, row, changes, kind, site.name, head, tile()), slot
 
 
 def _batch(run: CurrentRun) -> tuple[str, str, int]:

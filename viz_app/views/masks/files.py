@@ -26,37 +26,37 @@ Colour = Callable[[float], str]
 GAIN, LOSS = "#1b3fae", "#b8420f"     # a weight that grew, a weight that shrank
 
 
-def log_probs_csv(shown: MaskView) -> str:
+def log_probs_csv(view: MaskView) -> str:
     """A row a token of the given text, or what else is told of both runs, and one for the sum: log-probability before and after, in
     nats."""
-    given = log_prob_change(shown)
+    given = log_prob_change(view)
     rows = [*zip([label.text for label in given.labels], given.before, given.after, strict=True)]
     rows.append(("sum", *given.sums))
     return _csv([["token", "before (nats)", "after (nats)"], *([*row] for row in rows)])
 
 
-def head_csv(shown: MaskView) -> Iterator[str]:
+def head_csv(view: MaskView) -> Iterator[str]:
     """A row a cell of the head shown: query, key, may attend and weight, before and after."""
-    queries, keys = token_labels(shown.after.trace, shown.sites[1].kind)
+    queries, keys = token_labels(view.after.trace, view.sites[1].kind)
     names = [f"{k} {key.text}" for k, key in enumerate(keys)]
     yield csv_line(["query", "key", "allowed before", "weight before", "allowed after", "weight after"])
-    for rows in slabs(shown.sites[1]):
-        how = {"head": shown.head, "rows": rows}
-        columns = [part.numpy() for site in shown.sites for part in (site.allowed(**how), site.weights(**how))]
+    for rows in slabs(view.sites[1]):
+        how = {"head": view.head, "rows": rows}
+        columns = [part.numpy() for site in view.sites for part in (site.allowed(**how), site.weights(**how))]
         for q, cells in enumerate(zip(*columns, strict=True), rows.start):
             for name, *cell in zip(names, *cells, strict=True):
                 yield csv_line([f"{q} {queries[q].text}", name, *map(str, cell)])
 
 
-def everything_npz(shown: MaskView) -> Arrays:
+def everything_npz(view: MaskView) -> Arrays:
     """Masks by kind, layer by layer (True = may attend) and as added to the scores (0 or −∞), the weights of every site
     before and after, (head, query, key), the tokens of each stream with their padding, and the log-probabilities of the given
     text in nats. Of a long text the weights are those of the head shown, (query, key)."""
-    for stream, tokens in stream_labels(shown.after.trace).items():
+    for stream, tokens in stream_labels(view.after.trace).items():
         yield f"{stream}_tokens", texts(tokens)
-    yield "log_probs.before", np.array(log_prob_change(shown).before)
-    yield "log_probs.after", np.array(log_prob_change(shown).after)
-    for when, run in (("before", shown.before), ("after", shown.after)):
+    yield "log_probs.before", np.array(log_prob_change(view).before)
+    yield "log_probs.after", np.array(log_prob_change(view).after)
+    for when, run in (("before", view.before), ("after", view.after)):
         for kind in kinds(run.trace):
             site = first_site(run.trace, kind.name)
             for x in site.mask.layers:
@@ -67,27 +67,27 @@ def everything_npz(shown: MaskView) -> Arrays:
         for site in run.trace.attention.values():
             if not is_long(site):
                 yield f"{site_name(site)}.{when}", weights(site)
-            elif site.name == shown.site:
-                yield f"{site_name(site)}.head{shown.head + 1}.{when}", weights(site, shown.head)
+            elif site.name == view.site:
+                yield f"{site_name(site)}.head{view.head + 1}.{when}", weights(site, view.head)
 
 
 def _added(is_open: Rows) -> Iterator[np.ndarray]:
     return (additive(torch.from_numpy(rows)).numpy() for rows in is_open.parts())
 
 
-def masks_svg(shown: MaskView) -> str:
+def masks_svg(view: MaskView) -> str:
     """For print, on white: the painted mask, then the head before and after, and the difference."""
-    before, after = shown.sites
-    painted = first_site(shown.after.trace, shown.kind)
+    before, after = view.sites
+    painted = first_site(view.after.trace, view.kind)
     mask = painted.allowed().numpy()
-    each = [site.weights(shown.head).numpy() for site in (before, after)]
+    each = [site.weights(view.head).numpy() for site in (before, after)]
     change = each[1] - each[0]
     scale = max(float(np.abs(change).max()), 1e-9)
     reads = [site.allowed().numpy() for site in (before, after)]
-    kind_name = kinds(shown.after.trace)[painted.site_kind].lower()
+    kind_name = kinds(view.after.trace)[painted.site_kind].lower()
     nothing = np.zeros(mask.shape)
     pictures = [   # title, kind, what is not hatched, values, the colour of a value
-        (f"Mask, {kind_name} (hatched = may not be read, −∞)", shown.kind, mask, nothing, lambda _: ramp(0.18)),
+        (f"Mask, {kind_name} (hatched = may not be read, −∞)", view.kind, mask, nothing, lambda _: ramp(0.18)),
         ("Before: the model's own masks (0 … 1)", after.kind, reads[0], each[0], ramp),
         ("After: with the changes (0 … 1)", after.kind, reads[1], each[1], ramp),
         (f"Difference: after − before (−{scale:.2g} orange … +{scale:.2g} blue)", after.kind, reads[0] | reads[1],
@@ -95,11 +95,11 @@ def masks_svg(shown: MaskView) -> str:
     ]
     drawn, x, height = [], 10, 0
     for title, kind, shows, values, colour in pictures:
-        queries, keys = token_labels(shown.after.trace, kind)
+        queries, keys = token_labels(view.after.trace, kind)
         drawn.append(_matrix(x, title, queries, keys, shows, values, colour))
         x += LEFT + max(len(keys) * CELL, math.ceil(width_of(title, 11, bold=True)) - LEFT) + GAP
         height = max(height, TOP + len(queries) * CELL + 60)
-    heading = f"{shown.title}. {masks_text.changed(shown.changes, kinds(shown.after.trace))}"
+    heading = f"{view.title}. {masks_text.changed(view.changes, kinds(view.after.trace))}"
     x = math.ceil(max(x, 20 + width_of(heading, 13, bold=True)))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x} {height + 24}" width="{x}" height="{height + 24}" '

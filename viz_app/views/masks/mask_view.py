@@ -70,10 +70,10 @@ class LogProbChange:
         return sum(self.before), sum(self.after)
 
 
-def log_prob_change(shown: MaskView) -> LogProbChange:
+def log_prob_change(view: MaskView) -> LogProbChange:
     """Of a model that writes each token of the given text from its second on, and its end if it has one; of another what is hidden,
     the class or the answer that was most probable before."""
-    before, after = shown.before, shown.after
+    before, after = view.before, view.after
     if isinstance(first_output(before.trace), NextToken):
         output = after.trace.next_token
         row = after.trace.streams[output.stream]
@@ -113,17 +113,17 @@ def additive(allowed: Tensor) -> Tensor:
     return torch.zeros(allowed.shape).masked_fill(~allowed, -torch.inf)
 
 
-def checks(shown: MaskView) -> list[Check]:
+def checks(view: MaskView) -> list[Check]:
     """What must hold for the masks on the screen, over every layer and head of the changed run."""
     apart, touched = 0, 0.0
-    for site in shown.after.trace.attention.values():
+    for site in view.after.trace.attention.values():
         for rows in slabs(site):
             own = site.allowed(rows=rows)
             together = torch.ones_like(own)
             for x in site.mask.layers:
                 together = together & alone(x, site.n_query, site.n_key)[rows]
             apart += int((together != own).sum())
-        touched = max(touched, _largest(site, shown.changes.of(site.kind).forbidden))
+        touched = max(touched, _largest(site, view.changes.of(site.kind).forbidden))
     return [
         Check("the mask is all its layers together", float(apart), 0.0, "Cells that differ from the AND of the layers"),
         Check("forbidden cells are 0", touched, 0.0, "Largest weight on a cell you forbade, over all layers and heads"),

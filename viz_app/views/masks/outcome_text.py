@@ -34,19 +34,20 @@ NOTHING_HIDDEN = (
 )
 
 
-def effect(given: LogProbChange, trace: Trace) -> str:
+def effect(log_probs: LogProbChange, trace: Trace) -> str:
     """What the change did to what is told of both runs, of which `trace` is the first, in nats; where that is nothing, how to have
     something."""
-    if not given.labels:
+    if not log_probs.labels:
         return NOTHING_HIDDEN if any(isinstance(output, MaskedToken) for output in trace.outputs.values()) else ""
-    before, after = given.sums
+    before, after = log_probs.sums
     change = after - before
     said = f"{nats(abs(change))} nats {'more likely' if change > 0 else 'less likely'}"
     if abs(change) < 0.0005:
         said = "as before" if change == 0 else "less than 0.001 apart"
-    text = trace.streams[given.what].text if given.what in trace.streams else ", ".join(label.text for label in given.labels)
-    plural = "s" * (given.what == "hidden token" and len(given.labels) > 1)
-    return f"Log-probability of the {given.what}{plural} “{_short(text)}”: {nats(before)} → {nats(after)} nats, {said}."
+    what, names = log_probs.what, ", ".join(label.text for label in log_probs.labels)
+    text = trace.streams[what].text if what in trace.streams else names
+    plural = "s" * (what == "hidden token" and len(log_probs.labels) > 1)
+    return f"Log-probability of the {what}{plural} “{_short(text)}”: {nats(before)} → {nats(after)} nats, {said}."
 
 
 def cheat(before: MaskedRun, after: MaskedRun, changes: Edits, kinds: Iterable[SiteKind]) -> str:

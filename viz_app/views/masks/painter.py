@@ -24,22 +24,22 @@ LARGEST_SIDE = 64       # cells a side of a small matrix
 DIFFERENCE_SCALES = (0.1, 0.25, 0.5, 1.0)
 
 
-def masks(shown: MaskView, fixed: bool = False) -> bytes:
+def masks(view: MaskView, fixed: bool = False) -> bytes:
     """The payload of the mask painter; `fixed` where no model is at hand to run under what is painted."""
-    site = first_site(shown.after.trace, shown.kind)
-    change, part = shown.changes.of(shown.kind), Part.of(site, shown.tile)
-    own = first_site(shown.before.trace, shown.kind).mask
+    site = first_site(view.after.trace, view.kind)
+    change, part = view.changes.of(view.kind), Part.of(site, view.tile)
+    own = first_site(view.before.trace, view.kind).mask
     base = replace(change, forbidden=(), opened=()).apply(own, site.n_query, site.n_key)
-    queries, keys = token_labels(shown.after.trace, shown.kind)
-    axes = words.axes(site, shown.terms, writes(shown.after.trace, site))
-    strip, cells = _strip(shown.after.trace)
-    effect, effect_arrays = _effect(shown)
+    queries, keys = token_labels(view.after.trace, view.kind)
+    axes = words.axes(site, view.terms, writes(view.after.trace, site))
+    strip, cells = _strip(view.after.trace)
+    effect, effect_arrays = _effect(view)
     header = {
-        "kind": shown.kind, "painted": painted(change), "fixed": fixed,
-        "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, shown.terms)}",
+        "kind": view.kind, "painted": painted(change), "fixed": fixed,
+        "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, view.terms)}",
         **part.header(queries, keys), "queryAxis": axes[0], "keyAxis": axes[1],
         "layers": [_named(site.site_kind, x.name) for x in base.layers], "drawn": _named(site.site_kind, DRAWN),
-        "strip": strip, "effect": effect, "story": story(shown),
+        "strip": strip, "effect": effect, "story": story(view),
     }
     return pack(header, base=part.blocked(base), strip=cells, **effect_arrays)
 
@@ -48,17 +48,17 @@ def _named(kind: SiteKind, layer: str) -> dict[str, str]:
     return {"name": masks_text.layer(kind, layer), "reason": masks_text.reason(kind, layer)}
 
 
-def story(shown: MaskView) -> list[str]:
+def story(view: MaskView) -> list[str]:
     """What was changed and what came of it, in sentences."""
     notes = []
-    names = kinds(shown.after.trace)
+    names = kinds(view.after.trace)
     for kind, name in names.items():
-        site, change = first_site(shown.after.trace, kind.name), shown.changes.of(kind.name)
+        site, change = first_site(view.after.trace, kind.name), view.changes.of(kind.name)
         notes.append(masks_text.outside(name, change, site.n_query, site.n_key))
-        queries, _ = axes_labels(shown.after.trace, site)
+        queries, _ = axes_labels(view.after.trace, site)
         notes.append(masks_text.empty_rows(site, name, [label.text for label in queries]))
-    effect = outcome_text.effect(log_prob_change(shown), shown.before.trace)
-    return outcome_text.story(shown.before, shown.after, shown.changes, names, effect, [note for note in notes if note])
+    effect = outcome_text.effect(log_prob_change(view), view.before.trace)
+    return outcome_text.story(view.before, view.after, view.changes, names, effect, [note for note in notes if note])
 
 
 def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
@@ -84,22 +84,22 @@ def _strip(trace: Trace) -> tuple[list[dict[str, Any]], np.ndarray]:
     return blocks, np.concatenate(parts)
 
 
-def _effect(shown: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    (before, after), given = shown.sites, log_prob_change(shown)
-    queries, keys = token_labels(shown.after.trace, after.kind)
-    axes = words.axes(after, shown.terms, writes(shown.after.trace, after))
-    part, values = Part.of(after, shown.tile), {}
-    values["difference"] = difference = part.difference(before, after, shown.head)
+def _effect(view: MaskView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    (before, after), change = view.sites, log_prob_change(view)
+    queries, keys = token_labels(view.after.trace, after.kind)
+    axes = words.axes(after, view.terms, writes(view.after.trace, after))
+    part, values = Part.of(after, view.tile), {}
+    values["difference"] = difference = part.difference(before, after, view.head)
     for name, site in (("Before", before), ("After", after)):
-        values[name.lower()], values[f"blocked{name}"] = part.weights(site, shown.head)
+        values[name.lower()], values[f"blocked{name}"] = part.weights(site, view.head)
     header = {
-        "title": shown.title, "site": shown.site, "head": shown.head, "kind": after.kind,
-        **saving(head_name(shown.after.trace, after, shown.head), facts(shown.after.trace)),
+        "title": view.title, "site": view.site, "head": view.head, "kind": after.kind,
+        **saving(head_name(view.after.trace, after, view.head), facts(view.after.trace)),
         **part.header(queries, keys), "queryAxis": axes[0], "keyAxis": axes[1],
         "scale": next(s for s in DIFFERENCE_SCALES if float(np.abs(difference).max()) <= s or s == 1.0),
-        "given": given.what.capitalize(), "labels": [label.as_json() for label in given.labels],
-        "outputs": [shown.before.output, shown.after.output],
-        "sums": list(given.sums),
+        "given": change.what.capitalize(), "labels": [label.as_json() for label in change.labels],
+        "outputs": [view.before.output, view.after.output],
+        "sums": list(change.sums),
     }
-    logs = {"logBefore": np.array(given.before, np.float32), "logAfter": np.array(given.after, np.float32)}
+    logs = {"logBefore": np.array(change.before, np.float32), "logAfter": np.array(change.after, np.float32)}
     return header, values | logs

@@ -23,12 +23,12 @@ MOST_WRITTEN = 40       # tokens that a model which continues a text writes to b
 @dataclass(frozen=True)
 class Choices:
     """What is chosen on the page. `second` is the second text of the batch, "" where the first runs alone; `problem` says why
-    a second text that stands there is not run. `shown` is 0 for the first text, 1 for the second. `tile` is the part of a long
+    a second text that stands there is not run. `row` is 0 for the first text, 1 for the second. `tile` is the part of a long
     text, None for all of it."""
 
     second: str
     problem: str
-    shown: int
+    row: int
     changes: Edits
     kind: str
     site: str
@@ -53,21 +53,21 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
 def views(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], MaskView]:
     """The batch under the model's own masks, and what is shown of it and of the batch under the changed ones."""
     own, changed = _runs(run, choices)
-    before, after = own[choices.shown], changed[choices.shown]
+    before, after = own[choices.row], changed[choices.row]
     return own, MaskView(before, after, choices.changes, choices.kind, choices.site, choices.head, run.terms, choices.tile)
 
 
 def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[MaskedRun]]:
     """The batch of both texts under the model's own masks and under the changed ones; one run if nothing is changed."""
     trace, scope, texts = run.trace, run.scope, [choices.second] if choices.second else []
-    asked = [_asked(run, trace, typed=True), *((text, *others(run)) for text in texts)]
+    requests = [_request(run, trace, typed=True), *((text, *others(run)) for text in texts)]
     drafts, most = (), MOST_WRITTEN
     if scope.model.translates:
         drafts, most = (trace.streams[scope.model.writes].ids[1:], *(cache.written(scope, text) for text in texts)), None
-    own = cache.masked_runs(scope, tuple(asked), Edits(), drafts, most)
+    own = cache.masked_runs(scope, tuple(requests), Edits(), drafts, most)
     if choices.changes == Edits():
         return own, own
-    return own, cache.masked_runs(scope, tuple(_asked(run, one.trace) for one in own), choices.changes, most=most)
+    return own, cache.masked_runs(scope, tuple(_request(run, one.trace) for one in own), choices.changes, most=most)
 
 
 def others(run: CurrentRun) -> Texts:
@@ -75,11 +75,11 @@ def others(run: CurrentRun) -> Texts:
     return tuple(run.trace.fields[field.name] for field in run.scope.model.text_fields[1:] if not field.optional)
 
 
-def _asked(run: CurrentRun, trace: Trace, typed: bool = False) -> Texts:
+def _request(run: CurrentRun, trace: Trace, typed: bool = False) -> Texts:
     """What this run read, for the model's fields: each stream in its first field. `typed`: without what the model wrote itself."""
-    model, asked = run.scope.model, []
+    model, request = run.scope.model, []
     for i, field in enumerate(model.fields):
         again = field.stream in (earlier.stream for earlier in model.fields[:i])
         own = typed and field.stream == model.writes and not trace.teacher_forced and model.translates
-        asked.append(None if again or own else trace.streams[field.stream])
-    return tuple(asked)
+        request.append(None if again or own else trace.streams[field.stream])
+    return tuple(request)
