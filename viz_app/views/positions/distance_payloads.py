@@ -38,7 +38,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Distances:
+class DistanceView:
     """One run's scores by distance."""
 
     run: CurrentRun
@@ -60,11 +60,11 @@ class Distances:
         return query, min(self.choices.key, query)
 
     @cached_property
-    def found(self) -> ScoresByDistance:
+    def all_pairs(self) -> ScoresByDistance:
         return scores_by_distance(self.site, self.choices.head, back_only=self.run.scope.model.continues)
 
     @cached_property
-    def alone(self) -> RotatedPair | None:
+    def one_pair(self) -> RotatedPair | None:
         """None of a model that turns nothing."""
         turns = self.run.scope.model.rotation(max(2, len(self.tokens)))
         return None if turns is None else rotated_pair(self.site, turns, self.choices.head, *self.places)
@@ -86,37 +86,37 @@ def sites_by_kind(run: CurrentRun) -> dict[str, list[AttentionSite]]:
 
 def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the section's components show of a run."""
-    shown = Distances(run, choices)
-    found, alone, (query, key) = shown.found, shown.alone, shown.places
-    scores = None if alone is None else alone.scores()[: len(shown.tokens)]
-    domain, where = domain_of(found, scores), words.place(shown.site, choices.head)
+    view = DistanceView(run, choices)
+    all_pairs, one_pair, (query, key) = view.all_pairs, view.one_pair, view.places
+    scores = None if one_pair is None else one_pair.scores()[: len(view.tokens)]
+    domain, where = domain_of(all_pairs, scores), words.place(view.site, choices.head)
     drawn: Pictures = {
-        "positions-distance": every_pair(found, f"{where}: score by distance", domain, shown.file, shown.about),
-        "positions-explained": notes.rows("explained", *say.distances(found, alone is not None)),
-        "checks": notes.checked(checks(shown)),
+        "positions-distance": every_pair(all_pairs, f"{where}: score by distance", domain, view.file, view.about),
+        "positions-explained": notes.rows("explained", *say.distances(all_pairs, one_pair is not None)),
+        "checks": notes.checked(checks(view)),
     }
-    if alone is None:
+    if one_pair is None:
         return drawn
-    names = [f"{place} {shown.tokens[place].text}" for place in (query, key)]
+    names = [f"{place} {view.tokens[place].text}" for place in (query, key)]
     return drawn | {
-        "choice": token_choice(run.trace, Cell(shown.site, choices.head, query, key), run.terms, query + 1),
-        "positions-carried": only_turned(scores, query - key, names, domain, f"{shown.file}.turned", shown.about),
+        "choice": token_choice(run.trace, Cell(view.site, choices.head, query, key), run.terms, query + 1),
+        "positions-carried": only_turned(scores, query - key, names, domain, f"{view.file}.turned", view.about),
     }
 
 
-def checks(shown: Distances) -> list[Check]:
+def checks(view: DistanceView) -> list[Check]:
     """That the head's weights are what the model used, and what turning claims."""
-    used, (query, key) = [check_used(shown.site)], shown.places
-    if shown.alone is None:
+    used, (query, key) = [check_used(view.site)], view.places
+    if view.one_pair is None:
         return used
-    return used + claims.rotated_pair(shown.alone, shown.site, shown.choices.head, query - key)
+    return used + claims.rotated_pair(view.one_pair, view.site, view.choices.head, query - key)
 
 
-def every_pair(found: ScoresByDistance, title: str, domain: tuple[float, float], file: str, about: Facts) -> bytes:
+def every_pair(all_pairs: ScoresByDistance, title: str, domain: tuple[float, float], file: str, about: Facts) -> bytes:
     """The payload of the component `by_distance`: the mean score at each distance, from the least to the largest."""
-    arrays = {"value": found.mean, "least": found.least, "largest": found.largest}
+    arrays = {"value": all_pairs.mean, "least": all_pairs.least, "largest": all_pairs.largest}
     numbers = {name: scores.numpy() for name, scores in arrays.items()}
-    counts = {name: getattr(found, of).numpy().astype(np.int32) for name, of in (("distance", "distance"), ("pairs", "pairs"))}
+    counts = {name: getattr(all_pairs, of).numpy().astype(np.int32) for name, of in (("distance", "distance"), ("pairs", "pairs"))}
     return _pack(title, domain, file, about, **counts, **numbers)
 
 
@@ -138,7 +138,7 @@ def _pack(
     return pack(header, **arrays)
 
 
-def domain_of(found: ScoresByDistance, alone: Tensor | None) -> tuple[float, float]:
+def domain_of(all_pairs: ScoresByDistance, one_pair: Tensor | None) -> tuple[float, float]:
     """One scale for both, 0 on it."""
-    values = [found.least, found.largest, *([] if alone is None else [alone])]
+    values = [all_pairs.least, all_pairs.largest, *([] if one_pair is None else [one_pair])]
     return min(0.0, *(float(v.min()) for v in values)), max(1e-9, *(float(v.max()) for v in values))

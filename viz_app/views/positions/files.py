@@ -105,14 +105,14 @@ def angles_csv(turns: Rotation) -> str:
     return _csv(["position \\ pair", *range(turns.n_pairs)], ([i, *row] for i, row in enumerate(turns.angles.tolist())))
 
 
-def distances_csv(found: ScoresByDistance, alone: RotatedPair | None) -> str:
+def distances_csv(all_pairs: ScoresByDistance, one_pair: RotatedPair | None) -> str:
     """A row a distance (query − key): pairs, mean, least and largest score, and that of the query and key that are only turned."""
     names = ("distance", "pairs", "mean", "least", "largest")
-    columns = [getattr(found, name).tolist() for name in names]
-    if alone is not None:
-        scores = dict(enumerate(alone.scores().tolist()))
+    columns = [getattr(all_pairs, name).tolist() for name in names]
+    if one_pair is not None:
+        scores = dict(enumerate(one_pair.scores().tolist()))
         columns.append([scores.get(distance, "") for distance in columns[0]])
-    return _csv([*names, *["one query and key, turned"] * (alone is not None)], zip(*columns, strict=True))
+    return _csv([*names, *["one query and key, turned"] * (one_pair is not None)], zip(*columns, strict=True))
 
 
 def tensors_npz(tensors: dict[str, Tensor]) -> bytes:

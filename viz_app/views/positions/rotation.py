@@ -21,7 +21,7 @@ from viz_app.views.positions import charts as draw
 from viz_app.views.positions import files as files
 from viz_app.views.positions import rotation_claims as claims
 from viz_app.views.positions import rotation_text as say
-from viz_app.views.positions.distance_payloads import Choices, Distances, payloads, sites_by_kind
+from viz_app.views.positions.distance_payloads import Choices, DistanceView, payloads, sites_by_kind
 from viz_app.views.positions.tables import LENGTH
 
 QUERY, KEY = Whole("positions-query"), Whole("positions-key", 0)
@@ -97,8 +97,8 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
         plain(drawn["positions-explained"], key="positions-explained")
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download(
-                "Scores by distance, CSV", lambda: _csv(Distances(session.run, choices)), f"{Distances(run, choices).file}.csv",
-                "text/csv", lambda: facts(session.run.trace),
+                "Scores by distance, CSV", lambda: _csv(DistanceView(session.run, choices)),
+                f"{DistanceView(run, choices).file}.csv", "text/csv", lambda: facts(session.run.trace),
             )
     with right:
         ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
@@ -111,5 +111,5 @@ def _choose_pair(query: int, key: int) -> None:
         url_state.keep(KEY, key)
 
 
-def _csv(shown: Distances) -> str:
-    return files.distances_csv(shown.found, shown.alone)
+def _csv(view: DistanceView) -> str:
+    return files.distances_csv(view.all_pairs, view.one_pair)

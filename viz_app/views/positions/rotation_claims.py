@@ -20,15 +20,15 @@ def rotation(turns: Rotation, dtype: torch.dtype) -> list[Check]:
     ]
 
 
-def rotated_pair(alone: RotatedPair, site: AttentionSite, head: int, distance: int) -> list[Check]:
+def rotated_pair(one_pair: RotatedPair, site: AttentionSite, head: int, distance: int) -> list[Check]:
     """Turned to where they stand in the text the query and key have the recorded score; moved together they keep every score."""
-    scores, (query, key) = alone.scores(), alone.places
-    limit = ROUNDING * max(1.0, float(scores.abs().max()), alone.length)
+    scores, (query, key) = one_pair.scores(), one_pair.places
+    limit = ROUNDING * max(1.0, float(scores.abs().max()), one_pair.length)
     recorded = site.scores(head, rows=slice(query, query + 1))[0, key].cpu()
     shift = max(1, len(scores) // 2)
-    moved = alone.scores(shift)
+    moved = one_pair.scores(shift)
     return [
-        Check("turned back and again, q and k are the recorded ones", alone.miss, limit,
+        Check("turned back and again, q and k are the recorded ones", one_pair.miss, limit,
               "Largest difference of any of their numbers"),
         Check("at the distance of the text, the score is the recorded one", abs(float(scores[distance] - recorded)), limit,
               f"Difference from the score of query {query} and key {key}"),

@@ -49,11 +49,12 @@ def rotation(turns: Rotation, d_head: int, n: int) -> str:
     )
 
 
-def distances(found: ScoresByDistance, turns: bool) -> list[tuple[str, str]]:
+def distances(scores: ScoresByDistance, turns: bool) -> list[tuple[str, str]]:
     """What the pictures by distance are, as rows of plain text."""
-    behind = " A key never stands behind its query here: the look-ahead mask hides those." if int(found.distance.min()) == 0 else ""
+    hides = " A key never stands behind its query here: the look-ahead mask hides those."
+    behind = hides if int(scores.distance.min()) == 0 else ""
     rows = [
-        ("lead", f"By distance: all {int(found.pairs.sum()):,} pairs of a query and a key"),
+        ("lead", f"By distance: all {int(scores.pairs.sum()):,} pairs of a query and a key"),
         ("line", f"By how far apart they stand. Content and position are both in these scores.{behind}"),
     ]
     alone = [

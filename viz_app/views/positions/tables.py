@@ -33,13 +33,13 @@ DIMS = Several("positions-dims", FIRST_DIMS, most=len(draw.LINES))
 
 
 @dataclass(frozen=True)
-class Picked:
+class TableView:
     """The table on the screen: a formula of FORMULAS or OWN, its values in float64, its wavelengths if it has any."""
 
     formula: str
     table: Tensor
     waves: Tensor | None
-    whose: str
+    owner: str
 
     @property
     def similarity(self) -> SimilarityByDistance:
@@ -48,47 +48,47 @@ class Picked:
 
 def curves(run: CurrentRun) -> None:
     """Chosen dimensions along the positions, and every dimension's wavelength."""
-    picked = _pick(run)
-    n, d_model = picked.table.shape
+    view = _pick(run)
+    n, d_model = view.table.shape
     dims = sorted(st.multiselect(
         "Dimensions drawn", list(range(d_model)), max_selections=DIMS.most, placeholder="Choose up to eight dimensions",
         **url_state.bound(DIMS, [i for i in url_state.get(DIMS) if i < d_model]),
     ))
     left, right = st.columns([1.7, 1], gap="medium")
-    of_sine = "paper" if picked.formula == say.OWN else picked.formula
-    waves = [None if picked.waves is None else float(picked.waves[i]) for i in dims]
+    of_sine = "paper" if view.formula == say.OWN else view.formula
+    waves = [None if view.waves is None else float(view.waves[i]) for i in dims]
     names = [say.dimension(of_sine, i, wave) for i, wave in zip(dims, waves, strict=True)]
-    title = f"What each place is told: {picked.whose}, {d_model} dimensions"
-    left.altair_chart(ui.presented(draw.curves(picked.table, dims, names, title)), key="positions-curves")
-    if picked.waves is None:
+    title = f"What each place is told: {view.owner}, {d_model} dimensions"
+    left.altair_chart(ui.presented(draw.curves(view.table, dims, names, title)), key="positions-curves")
+    if view.waves is None:
         right.markdown(say.NO_WAVES)
     else:
         title = "How many positions one full turn takes, by dimension"
-        chart = draw.wavelength_chart(picked.waves, dims, n, title)
+        chart = draw.wavelength_chart(view.waves, dims, n, title)
         right.altair_chart(ui.presented(chart), key="positions-waves")
-        right.caption(say.turns(picked.waves, n))
-    _foot(run, picked)
+        right.caption(say.turns(view.waves, n))
+    _foot(run, view)
 
 
 def maps(run: CurrentRun) -> None:
     """The whole table, PE·PEᵀ, and PE·PEᵀ by distance."""
-    picked = _pick(run)
-    colours, similarity = look(st.context.theme.type), picked.similarity
+    view = _pick(run)
+    colours, similarity = look(st.context.theme.type), view.similarity
     left, middle, right = st.columns([1.15, 1, 1], gap="medium")
-    title, note = f"Position by dimension: {picked.whose}", caption(_whose(run, picked))
-    figure = draw.heatmap(picked.table, colours, title, ("position", "dimension"), wrap=46, note=note)
+    title, note = f"Position by dimension: {view.owner}", caption(_model_facts(run, view))
+    figure = draw.heatmap(view.table, colours, title, ("position", "dimension"), wrap=46, note=note)
     left.plotly_chart(
-        ui.presented(figure), theme=None, key="positions-map", config=ui.camera(_name(run, picked, "map")),
+        ui.presented(figure), theme=None, key="positions-map", config=ui.camera(_name(run, view, "map")),
     )
-    title, products = "PE·PEᵀ: how alike two places are", picked.table @ picked.table.T
+    title, products = "PE·PEᵀ: how alike two places are", view.table @ view.table.T
     figure = draw.heatmap(products, colours, title, ("position", "other position"), wrap=46, note=note)
     middle.plotly_chart(
-        ui.presented(figure), theme=None, key="positions-products", config=ui.camera(_name(run, picked, "products")),
+        ui.presented(figure), theme=None, key="positions-products", config=ui.camera(_name(run, view, "products")),
     )
     chart = draw.similarity_chart(similarity, colours, "PE·PEᵀ by distance", draw.similarity_domain(similarity), 370)
     right.altair_chart(ui.presented(chart), key="positions-similarity")
     right.caption(say.BAND)
-    _foot(run, picked)
+    _foot(run, view)
 
 
 def misprints(run: CurrentRun) -> None:
@@ -153,7 +153,7 @@ def _plane(m: FormulaMeasures, pair: int) -> None:
     st.altair_chart(ui.presented(chart), width="content", key=f"positions-plane-{m.formula}")
 
 
-def _pick(run: CurrentRun) -> Picked:
+def _pick(run: CurrentRun) -> TableView:
     """The knobs, and the table they ask for."""
     config, kind = run.scope.config, _kind(run)
     if run.scope.model.is_recurrent:
@@ -166,10 +166,10 @@ def _pick(run: CurrentRun) -> Picked:
     )]
     d_model, n = _sizes(middle, right, config.d_model if formula == say.OWN else None)
     if formula != say.OWN:
-        return Picked(formula, formula_table(formula, n, d_model), wavelengths(formula, d_model), say.WHOSE[formula])
+        return TableView(formula, formula_table(formula, n, d_model), wavelengths(formula, d_model), say.WHOSE[formula])
     table = own_table(run)[:n].double()
     waves = wavelengths("paper", config.d_model) if config.positions == "sinusoidal" else None
-    return Picked(formula, table, waves, f"{config.positions} positions of {run.scope.name}")
+    return TableView(formula, table, waves, f"{config.positions} positions of {run.scope.name}")
 
 
 def own_table(run: CurrentRun) -> Tensor:
@@ -197,44 +197,44 @@ def _sizes(left: DeltaGenerator, right: DeltaGenerator, fixed: int | None = None
     return d_model, length
 
 
-def _foot(run: CurrentRun, picked: Picked) -> None:
+def _foot(run: CurrentRun, view: TableView) -> None:
     """What the table is, its downloads, and its checks."""
-    name, about = _name(run, picked), partial(_about, run, picked)
+    name, about = _name(run, view), partial(_about, run, view)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        st.markdown(say.explained(picked.formula, _kind(run)))
+        st.markdown(say.explained(view.formula, _kind(run)))
         with st.container(horizontal=True, gap="small", key="downloads"):
-            ui.download("This table, CSV", lambda: files.table_csv(picked.table), f"{name}.csv", "text/csv", about)
+            ui.download("This table, CSV", lambda: files.table_csv(view.table), f"{name}.csv", "text/csv", about)
             ui.download(
-                "Table and similarity, npz", lambda: files.table_npz(picked.table, picked.waves, picked.similarity),
+                "Table and similarity, npz", lambda: files.table_npz(view.table, view.waves, view.similarity),
                 f"{name}.npz", about=about,
             )
         st.caption(say.PICTURES)
     with right:
-        ui.checks_panel(ui.checked(_checks(run, picked)), words.trained(run.scope.training))
+        ui.checks_panel(ui.checked(_checks(run, view)), words.trained(run.scope.training))
 
 
-def _name(run: CurrentRun, picked: Picked, *parts: str) -> str:
+def _name(run: CurrentRun, view: TableView, *parts: str) -> str:
     """A file name: the model's where the table is its own, else the formula's and its size."""
-    if picked.formula == say.OWN:
+    if view.formula == say.OWN:
         return file_name(run.trace, "positions", *parts)
-    return ".".join((readable(picked.formula), "x".join(map(str, picked.table.shape)), "positions", *parts))
+    return ".".join((readable(view.formula), "x".join(map(str, view.table.shape)), "positions", *parts))
 
 
-def _about(run: CurrentRun, picked: Picked) -> Facts:
+def _about(run: CurrentRun, view: TableView) -> Facts:
     """What is to be known of the table: whose it is, and of a model's own which model it is."""
-    size = {"table": picked.whose, "size": say.size(*picked.table.shape)}
-    return size | (facts(run.trace) if picked.formula == say.OWN else {})
+    size = {"table": view.owner, "size": say.size(*view.table.shape)}
+    return size | (facts(run.trace) if view.formula == say.OWN else {})
 
 
-def _whose(run: CurrentRun, picked: Picked) -> Facts:
+def _model_facts(run: CurrentRun, view: TableView) -> Facts:
     """The same without what was asked: the table is the same for every text."""
-    return {name: said for name, said in _about(run, picked).items() if name in {"table", "size", *of_model(run.trace)}}
+    return {name: said for name, said in _about(run, view).items() if name in {"table", "size", *of_model(run.trace)}}
 
 
-def _checks(run: CurrentRun, picked: Picked) -> list[Check]:
-    if picked.formula != say.OWN:
-        return claims.table(picked.formula, picked.table, picked.similarity)
+def _checks(run: CurrentRun, view: TableView) -> list[Check]:
+    if view.formula != say.OWN:
+        return claims.table(view.formula, view.table, view.similarity)
     whole = own_table(run)
     used = run.trace.activations[f"{run.scope.model.stack}.position"].value[0]
     return claims.own_table(used, whole, run.scope.config.positions, sinusoidal(*whole.shape))

@@ -12,7 +12,7 @@ from viz_app.drawing.notes import first_output
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.task.choices import Choices
 from viz_app.views.task.masked import guesses, own_labels
-from viz_app.views.task.next_token import answer
+from viz_app.views.task.next_token import next_token_view
 from viz_app.views.task.span import answer_text, candidates
 
 ALL = 20        # spans in a table
@@ -20,11 +20,11 @@ ALL = 20        # spans in a table
 
 def next_token_csv(run: CurrentRun, choices: Choices) -> str:
     """A row a position: its token and the one that follows. What follows the last token of a text that goes on is left empty."""
-    shown = answer(run, choices)
-    expected, entropies = shown.expected, shown.expected.entropy.numpy()
+    view = next_token_view(run, choices)
+    expected, entropies = view.expectations, view.expectations.entropy.numpy()
     numbers = expected.probability.numpy(), expected.surprisal.numpy(), expected.rank.tolist()
-    named, rows = list(zip(shown.following, *numbers, strict=True)), []
-    for i, token in enumerate(shown.read):
+    named, rows = list(zip(view.following, *numbers, strict=True)), []
+    for i, token in enumerate(view.tokens):
         following = [""] * 4
         if i < len(named):
             label, probability, surprisal, rank = named[i]

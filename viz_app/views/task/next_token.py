@@ -23,12 +23,12 @@ ALTERNATIVES = 3    # at every place of a text that the model wrote
 
 
 @dataclass(frozen=True)
-class Answer:
+class NextTokenView:
     """What is shown of one run: an output, what it says along its stream, and the position that answers."""
 
     run: CurrentRun
     output: NextToken
-    expected: Expectations
+    expectations: Expectations
     position: int
 
     @property
@@ -36,7 +36,7 @@ class Answer:
         return self.run.scope.tokenizer
 
     @property
-    def read(self) -> list[Label]:
+    def tokens(self) -> list[Label]:
         """The token at each position."""
         return labels(self.run.trace.streams[self.output.stream])
 
@@ -44,7 +44,7 @@ class Answer:
     def following(self) -> list[Label]:
         """The token after each position that has one."""
         end = token_labels(self.tokenizer, self.output.labels[-1:]) if self.output.is_closed else []
-        return [*self.read[1:], *end]
+        return [*self.tokens[1:], *end]
 
     @property
     def mark(self) -> str:
@@ -54,7 +54,7 @@ class Answer:
         return "given" if self.run.trace.teacher_forced else "written"
 
 
-def answer(run: CurrentRun, choices: Choices) -> Answer:
+def next_token_view(run: CurrentRun, choices: Choices) -> NextTokenView:
     """The answer at the chosen position of this run; where there is none, at the last of a text that may go on, at the most
     surprising of a text that was written."""
     output = run.trace.next_token
@@ -63,7 +63,7 @@ def answer(run: CurrentRun, choices: Choices) -> Answer:
     if position is None or position >= n:
         ends = output.is_closed or not run.scope.model.can_write
         position = int(expected.surprisal.argmax()) if ends else n - 1
-    return Answer(run, output, expected, position)
+    return NextTokenView(run, output, expected, position)
 
 
 def chosen_position(output: Output, position: int) -> int | None:
@@ -74,22 +74,22 @@ def chosen_position(output: Output, position: int) -> int | None:
 
 def next_token(run: CurrentRun, output: NextToken, choices: Choices) -> Drawn:
     """The picture of an output that says what follows each token, and what must hold of it."""
-    shown = answer(run, choices)
+    view = next_token_view(run, choices)
     site, head = answering(run.trace, output.stream, choices.focus)
-    checks = check_expectations(output) + ([] if site is None else [check_row(site, head, shown.position)])
-    return {"answers": answers(shown, site, head)}, checks
+    checks = check_expectations(output) + ([] if site is None else [check_row(site, head, view.position)])
+    return {"answers": answers(view, site, head)}, checks
 
 
-def answers(shown: Answer, site: AttentionSite | None, head: int) -> bytes:
+def answers(view: NextTokenView, site: AttentionSite | None, head: int) -> bytes:
     """The payload of the component `answers`."""
-    run, output, expected = shown.run, shown.output, shown.expected
-    following, field = shown.following, _field(run, output.stream)
+    run, output, expected = view.run, view.output, view.expectations
+    following, field = view.following, _field(run, output.stream)
     header: dict[str, Any] = {
         "kind": "alternatives" if output.is_closed else "surprisal",
         "title": text.title(run.terms, output, field, run.trace.teacher_forced),
-        "opening": None if output.is_closed else shown.read[0].as_json(),
+        "opening": None if output.is_closed else view.tokens[0].as_json(),
         "places": [label.as_json() for label in following] + [None] * (not output.is_closed),
-        "position": shown.position, "most": math.log2(output.logits.shape[1]), "scale": text.scale(output),
+        "position": view.position, "most": math.log2(output.logits.shape[1]), "scale": text.scale(output),
         "alternatives": [], "summary": text.summary(expected),
     }
     arrays = {
@@ -97,9 +97,9 @@ def answers(shown: Answer, site: AttentionSite | None, head: int) -> bytes:
         "rank": expected.rank.numpy().astype(np.int32),
     }
     if output.is_closed:
-        header["alternatives"], arrays["others"] = alternatives(shown)
-    header["answer"], parts = distribution(shown)
-    header["reading"], row = reading(run, site, head, shown.position)
+        header["alternatives"], arrays["others"] = alternatives(view)
+    header["answer"], parts = distribution(view)
+    header["reading"], row = reading(run, site, head, view.position)
     return pack(header, **arrays, **parts, **row)
 
 
@@ -107,32 +107,32 @@ def _field(run: CurrentRun, stream: str) -> str:
     return next(field.name for field in run.scope.model.fields if field.stream == stream)
 
 
-def alternatives(shown: Answer) -> tuple[list[list[list]], np.ndarray]:
+def alternatives(view: NextTokenView) -> tuple[list[list[list]], np.ndarray]:
     """At each place the most probable tokens other than the one that stands there, and their probabilities."""
-    n = min(ALTERNATIVES, shown.output.logits.shape[1] - 1)
-    best = shown.output.log_probs.topk(n + 1)
+    n = min(ALTERNATIVES, view.output.logits.shape[1] - 1)
+    best = view.output.log_probs.topk(n + 1)
     named, probabilities = [], []
-    for place, (label, log_probs) in enumerate(zip(shown.output.labels, best.values, strict=True)):
+    for place, (label, log_probs) in enumerate(zip(view.output.labels, best.values, strict=True)):
         others = [(i, p) for i, p in zip(best.indices[place].tolist(), log_probs.exp().tolist(), strict=True) if i != label][:n]
-        named.append([token_label(shown.tokenizer, i, first=place == 0).as_json() for i, _ in others])
+        named.append([token_label(view.tokenizer, i, first=place == 0).as_json() for i, _ in others])
         probabilities.append([p for _, p in others])
     return named, np.array(probabilities, np.float32)
 
 
-def distribution(shown: Answer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def distribution(view: NextTokenView) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The most probable tokens at the chosen position, and among or behind them the one that stands there."""
-    output, expected, i = shown.output, shown.expected, shown.position
+    output, expected, i = view.output, view.expectations, view.position
     best = output.log_probs[i].topk(min(LISTED, output.logits.shape[1]))
     ids, mine = best.indices.tolist(), output.labels[i] if i < len(output.labels) else None
     listed = ids if mine is None or mine in ids else [*ids, mine]
     p = output.log_probs[i, listed].exp()
-    named = [token_label(shown.tokenizer, one, first=output.is_closed and i == 0).as_json() for one in listed]
+    named = [token_label(view.tokenizer, one, first=output.is_closed and i == 0).as_json() for one in listed]
     header = {
-        "title": text.answer_title(shown.read[i].text, shown.read[i].special),
-        "rows": [[one, label, shown.mark * (one == mine)] for one, label in zip(listed, named, strict=True)],
+        "title": text.answer_title(view.tokens[i].text, view.tokens[i].special),
+        "rows": [[one, label, view.mark * (one == mine)] for one, label in zip(listed, named, strict=True)],
         "fact": text.UNKNOWN if mine is None else text.fact(
-            shown.following[i].text, float(expected.probability[i]), float(expected.surprisal[i]), int(expected.rank[i]),
-            output.logits.shape[1], shown.mark,
+            view.following[i].text, float(expected.probability[i]), float(expected.surprisal[i]), int(expected.rank[i]),
+            output.logits.shape[1], view.mark,
         ),
         "rest": text.rest(len(ids), float(best.values.exp().sum()), float(expected.entropy[i])),
     }  # fmt: skip
