@@ -239,7 +239,7 @@ def test_the_words_state_the_numbers(shipped):
     scope = models.load("eng-fra", device="cpu")
     reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in LAYER_KINDS]
     outside = 36 - int(reaches[2].reaches.sum())
-    said = reach_text.explained(reaches)
+    said = reach_text.explanation(reaches)
     assert f"= 7 tokens, centred on the output's own. The other {outside} of 36 pairs are exactly 0" in said
 
 
@@ -256,15 +256,15 @@ UNEVEN = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
 
 
 def test_an_rnn_that_fades_and_one_that_does_not_are_told_apart():
-    text = reach_text.explained([by_hand(RNN, FADING)])
+    text = reach_text.explanation([by_hand(RNN, FADING)])
     assert "at distance 2 (1, one pair) is 3 times weaker than at distance 1 (3, mean of 2 pairs)" in text
     grown = [[9.0, 0, 0], [4.0, 9.0, 0], [15.0, 2.0, 9.0]]
-    assert "at distance 2 (15, one pair) is 5 times stronger than at distance 1" in reach_text.explained([by_hand(RNN, grown)])
-    assert "times" not in reach_text.explained([by_hand(RNN, [[9.0, 0], [4.0, 9.0]])])
+    assert "at distance 2 (15, one pair) is 5 times stronger than at distance 1" in reach_text.explanation([by_hand(RNN, grown)])
+    assert "times" not in reach_text.explanation([by_hand(RNN, [[9.0, 0], [4.0, 9.0]])])
 
 
 def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
-    text = reach_text.explained([by_hand(BIDIRECTIONAL, UNEVEN)])
+    text = reach_text.explanation([by_hand(BIDIRECTIONAL, UNEVEN)])
     assert "Left of the diagonal, read forwards, the influence at distance 2 (0.5, one pair) is 6 times weaker" in text
     assert "Right of it, read backwards, the influence at distance 2 (2, one pair) is 3.5 times weaker" in text
 
@@ -275,11 +275,11 @@ def test_each_direction_of_a_bidirectional_rnn_is_measured_by_itself():
      "the token 2 places after its own (0.5, one pair)"),
 ])  # fmt: skip
 def test_attention_is_measured_before_and_after_a_token_apart(norms, most, least):
-    text = reach_text.explained([by_hand(SELF_ATTENTION, norms, seed=None, positioned=True)])
+    text = reach_text.explanation([by_hand(SELF_ATTENTION, norms, seed=None, positioned=True)])
     assert f"responds most to {most} and least to {least}" in text
     assert "x hold the position vectors" in text
-    assert "not told where tokens stand" in reach_text.explained([by_hand(SELF_ATTENTION, norms)])
-    assert reach_text.explained([by_hand(SELF_ATTENTION, [[9.0]])]) == "- **self-attention.** Full."
+    assert "not told where tokens stand" in reach_text.explanation([by_hand(SELF_ATTENTION, norms)])
+    assert reach_text.explanation([by_hand(SELF_ATTENTION, [[9.0]])]) == "- **self-attention.** Full."
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "none"])
@@ -304,9 +304,9 @@ def test_what_attention_is_told_of_places_is_the_models(positions):
 def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
     scope = models.load("eng-fra", device="cpu")
     found = reach(scope.model, ids(scope.path), Choice(CNN, 1, width, depth))
-    assert said in reach_text.explained([found])
+    assert said in reach_text.explanation([found])
     longest = "no path" if width == 1 else str(-(-5 // (width // 2)))
-    table = cost_text.compared([found], [])
+    table = cost_text.comparison_table([found], [])
     assert f"| CNN | O(k·n·d²) | O(1) (**{depth}**) | O(log_k n); contiguous O(n/k) (**{longest}**)" in table
     drawn = next(iter(charts.path_lengths([found], "t").to_dict()["datasets"].values()))
     assert all(row["steps"] for row in drawn)
@@ -316,7 +316,7 @@ def test_a_convolution_says_what_it_covers(shipped, width, depth, said):
 def test_table_1_counts_on_the_graphs(shipped):
     scope = models.load("eng-fra", device="cpu")
     reaches = [reach(scope.model, ids(scope.path), Choice(kind, 1)) for kind in LAYER_KINDS]
-    table = cost_text.compared(reaches, [])
+    table = cost_text.comparison_table(reaches, [])
     assert "| RNN | O(n·d²) | O(n) (**6**) | O(n) (**6**) | – |" in table
     assert "| CNN | O(k·n·d²) | O(1) (**3**) | O(log_k n); contiguous O(n/k) (**5**) | – |" in table
     assert "| self-attention | O(n²·d) | O(1) (**1**) | O(1) (**1**) | – |" in table
@@ -337,7 +337,7 @@ def test_the_slower_of_two_layers_is_named(rnn, attention, said):
     timings = [
         Timing(kind, n, (last * (n / 64) ** power,)) for n in (8, 16, 32, 64) for kind, (power, last) in kinds.items()
     ]
-    text = cost_text.grew(timings)
+    text = cost_text.growth_text(timings)
     assert said in text
     assert "RNN n^1.00 (32 to 64); self-attention n^2.00 (32 to 64)" in text
     assert "With n^1, twice the tokens take twice the time" in text
@@ -384,7 +384,7 @@ def test_the_lengths_are_those_of_the_records_and_the_missing_ones_are_named(shi
     assert "nothing below runs in parallel" in prose(page("eng-fra", "Parallel and cost"))
     assert "attnscope evaluate eng-fra --data" not in prose(at)
     assert "Each point is a score over 13 to 71 cases" in prose(at)
-    assert "best on its longest" in say.fell({"x": [LENGTHS[0]]}, {"x": 1})
+    assert "best on its longest" in say.score_drop({"x": [LENGTHS[0]]}, {"x": 1})
     chart = charts.by_length({"a": LENGTHS}, "t").to_dict()
     assert [r["words"] for r in next(iter(chart["datasets"].values()))] == [2.0, 6.5]
 
@@ -405,8 +405,8 @@ def test_in_a_presentation_a_chart_has_larger_letters(shipped):
 
 def test_unequal_trainings_are_said_where_models_are_compared(shipped):
     records = {"a": LENGTHS, "b": LENGTHS}
-    assert "Not trained alike: b for 1,200 steps; a for 1 step." in say.fell(records, {"a": 1, "b": 1200, "c": 7})
-    assert "alike" not in say.fell(records, {"a": 12, "b": 12, "c": 7})
+    assert "Not trained alike: b for 1,200 steps; a for 1 step." in say.score_drop(records, {"a": 1, "b": 1200, "c": 7})
+    assert "alike" not in say.score_drop(records, {"a": 12, "b": 12, "c": 7})
     assert "Not trained alike: eng-fra-bahdanau for 19 steps; eng-fra for 17 steps." in prose(page("eng-fra", "Two alignments"))
 
 
@@ -456,7 +456,7 @@ def test_a_missing_partner_and_other_tokens_are_said(alone):
 def test_files_hold_every_number(shipped):
     scope = models.load("eng-fra", device="cpu")
     found = reach(scope.model, ids(scope.path), Choice(CNN, 1))
-    named = [draw.Named(found, "random")]
+    named = [draw.LayerReach(found, "random")]
     rows = list(csv.DictReader(io.StringIO(files.influence_csv(named, [*TEXT, "[end]"]))))
     assert len(rows) == 36
     assert [np.float32(row["norm"]) for row in rows] == found.norms.flatten().tolist()
@@ -468,6 +468,6 @@ def test_files_hold_every_number(shipped):
     assert times.splitlines()[1:] == ["RNN,8,0,0.5,here", "RNN,8,1,0.25,here"]
     assert files.lengths_csv({"a": LENGTHS}).splitlines()[1:] == ["a,1,3,71,40.0,1.0", "a,4,9,13,31.5,0.7875"]
     p, q = torch.tensor([[0.25, 0.75]]), torch.tensor([[1.0, 0.0]])
-    two = [draw.Aligned("one", "", p), draw.Aligned("other", "", q)]
+    two = [draw.AlignmentMap("one", "", p), draw.AlignmentMap("other", "", q)]
     table = list(csv.reader(io.StringIO(files.alignments_csv(two, ["a", "b"], ["c"], jensen_shannon(p, q)))))
     assert table[1][:6] == ["0", "c", "0", "a", "0.25", "1.0"]

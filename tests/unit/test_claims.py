@@ -21,7 +21,7 @@ from models.trace.edits import Edits, MaskChange
 from viz_app import words
 from viz_app.views.from_rnn import pair_maps as from_rnn_pair_maps
 from viz_app.views.from_rnn import reach_text
-from viz_app.views.from_rnn.maps import Aligned
+from viz_app.views.from_rnn.maps import AlignmentMap
 from viz_app.views.masks import mask_view
 from viz_app.views.masks.mask_view import MaskView
 from viz_app.views.positions import claims as positions_claims
@@ -277,7 +277,7 @@ def test_norms_where_a_layer_cannot_reach_are_a_leak(monkeypatch):
 def test_the_claims_of_a_pair(scope):
     traces = [scope.run("abc", "cba"), scope.run("abd", "cba")]
     p, q = (trace.attention["decoder.layers.0.cross_attn"].weights(0) for trace in traces)
-    pair, apart = [Aligned("one", "", p), Aligned("other", "", q)], jensen_shannon(p, q)
+    pair, apart = [AlignmentMap("one", "", p), AlignmentMap("other", "", q)], jensen_shannon(p, q)
     checks = from_rnn_pair_maps.checks(traces, pair, apart)
     sums, same, again = "rows sum to 1", "both read the same target", "the divergence, by its other definition"
     assert [(c.name, c.passed, c.limit, c.sentence) for c in checks] == [
@@ -290,7 +290,7 @@ def test_the_claims_of_a_pair(scope):
     assert failed(from_rnn_pair_maps.checks(other, pair, apart)) == {same: 1.0}
     for i, weights in enumerate((p, q)):
         forged = list(pair)
-        forged[i] = Aligned("forged", "", moved(weights, (3, 1), -1e-3))
+        forged[i] = AlignmentMap("forged", "", moved(weights, (3, 1), -1e-3))
         found = failed(from_rnn_pair_maps.checks(traces, forged, jensen_shannon(forged[0].weights, forged[1].weights)))
         assert found[sums] == pytest.approx(1e-3, rel=0.01)
 

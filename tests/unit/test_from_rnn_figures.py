@@ -52,8 +52,8 @@ def layer(kind: str, top: float = 1.0, width: int = 3, depth: int = 2) -> Reach:
     ("root", [0.5, 2.0, 1.0], "root"),
 ])  # fmt: skip
 def test_the_maps_of_influence(scale: str, largest: list[float], drawn: str) -> None:
-    named = [maps.Named(layer(RNN, 0.5), "its weights"), maps.Named(layer(CNN, 2.0), "random"),
-             maps.Named(layer(SELF_ATTENTION), "own")]  # fmt: skip
+    named = [maps.LayerReach(layer(RNN, 0.5), "its weights"), maps.LayerReach(layer(CNN, 2.0), "random"),
+             maps.LayerReach(layer(SELF_ATTENTION), "own")]  # fmt: skip
     header, arrays = unpack(maps.influence(named, SOURCE, scale, {"file": "ours.reach"}))
     del header["arrays"]
     shown = [["a", "", False], ["b", "", False], ["c", "", False], END]
@@ -78,7 +78,7 @@ def test_white_is_counted_where_a_way_leads_and_next_to_nothing_comes() -> None:
     rnn = layer(RNN, 4.0)
     rnn.norms[2, 0], rnn.norms[3, 0], rnn.norms[3, 1] = 0.0039, 0.0, 0.0041       # one more is 0 without a way
     for scale, others, count in (("root", 4.0, 2), ("one", 5.0, 3)):
-        named = [maps.Named(rnn, "w"), maps.Named(layer(SELF_ATTENTION, others), "own")]
+        named = [maps.LayerReach(rnn, "w"), maps.LayerReach(layer(SELF_ATTENTION, others), "own")]
         note = unpack(maps.influence(named, SOURCE, scale, {"file": "ours.reach"}))[0]["maps"][0]["note"]
         assert note == f"w. White: a way, but under 0.1 % of {max(others, 4.0) if scale == 'one' else 4.0:.2g} comes through " \
             f"({count} of 10 pairs)"
@@ -94,7 +94,7 @@ def test_the_default_scale_shows_the_fade_of_a_recurrence_and_what_self_attentio
 
 
 def test_one_layer_is_not_layers() -> None:
-    header, _ = unpack(maps.influence([maps.Named(layer(CNN, width=5, depth=1), "")], SOURCE, "own", {"file": "ours.reach"}))
+    header, _ = unpack(maps.influence([maps.LayerReach(layer(CNN, width=5, depth=1), "")], SOURCE, "own", {"file": "ours.reach"}))
     assert header["maps"][0]["title"] == "CNN, width 5, 1 layer"
 
 
@@ -215,8 +215,8 @@ def bits(p: np.ndarray, q: np.ndarray) -> float:
     return sum(a * math.log2(a / c) / 2 for one in (p, q) for a, c in zip(one.tolist(), m.tolist(), strict=True) if a)
 
 
-def two() -> list[maps.Aligned]:
-    return [maps.Aligned("Bahdanau's", "one note", P), maps.Aligned("Cross-attention, layer 2, head 1", "another", Q)]
+def two() -> list[maps.AlignmentMap]:
+    return [maps.AlignmentMap("Bahdanau's", "one note", P), maps.AlignmentMap("Cross-attention, layer 2, head 1", "another", Q)]
 
 
 def test_two_alignments_and_what_parts_them() -> None:
@@ -250,7 +250,7 @@ def test_forged_alignments_fail_their_checks() -> None:
     true = torch.tensor([bits(p, q) for p, q in zip(P.numpy(), Q.numpy(), strict=True)])
     names = ["rows sum to 1", "both read the same target", "the divergence, by its other definition"]
     assert [(check.name, check.passed) for check in pair.checks(traces, two(), true)] == [(name, True) for name in names]
-    short = [maps.Aligned("", "", P * 0.9), maps.Aligned("", "", Q)]
+    short = [maps.AlignmentMap("", "", P * 0.9), maps.AlignmentMap("", "", Q)]
     assert pair.checks(traces, short, true)[0].value == pytest.approx(0.1)
     assert not pair.checks(traces, short, true)[0].passed
     assert not pair.checks(traces, short[::-1], true)[0].passed
@@ -289,7 +289,7 @@ def test_which_models_can_be_compared() -> None:
 
 
 def test_the_files_read_back() -> None:
-    named = [maps.Named(layer(RNN, 0.5), "its weights"), maps.Named(layer(BIDIRECTIONAL, 2.0), "random")]
+    named = [maps.LayerReach(layer(RNN, 0.5), "its weights"), maps.LayerReach(layer(BIDIRECTIONAL, 2.0), "random")]
     tokens = ["a", "b", "c", "[end]"]
     heading, *rows = csv.reader(io.StringIO(files.influence_csv(named, tokens)))
     assert heading == ["layer", "weights", "output i", "output token", "input j", "input token", "norm", "reached", "steps"]

@@ -9,11 +9,11 @@ from models.analysis.fixed_vector import vector_changes
 from viz_app.drawing.labels import Label
 from viz_app.drawing.payload import unpack
 from viz_app.sidebar.examples import _EXAMPLES, references
-from viz_app.views.from_rnn.versions import Bottleneck, Version, marked, nearest, versions
+from viz_app.views.from_rnn.versions import Bottleneck, Version, mark, nearest, versions
 
 
 def held(text: str, *others: str) -> tuple[list[str], list[str]]:
-    found = marked(text, others)
+    found = mark(text, others)
     assert "".join(piece for piece, _ in found.pieces) == text.replace(" ", "")
     return [piece for piece, invented in found.pieces if invented], found.lost
 

@@ -60,7 +60,7 @@ BOTH = [[9.0, 8.0, 2.0], [4.0, 9.0, 6.0], [0.5, 2.0, 9.0]]
      "own (7, mean of 2 pairs) and least to the token 2 places before its own (0.5, one pair)."),
 ])  # fmt: skip
 def test_what_reaches_what(found: Reach, said: str) -> None:
-    assert reach_text.explained([found]) == said
+    assert reach_text.explanation([found]) == said
 
 
 def timings(**powers: tuple[float, float]) -> list[Timing]:
@@ -70,17 +70,17 @@ def timings(**powers: tuple[float, float]) -> list[Timing]:
 
 
 def test_how_times_grew() -> None:
-    assert cost_text.grew(timings(rnn=(1, 7.0), attention=(2, 2.0))) == (
+    assert cost_text.growth_text(timings(rnn=(1, 7.0), attention=(2, 2.0))) == (
         "In the upper half of the lengths time grows as: RNN n^1.00 (32 to 64); self-attention n^2.00 (32 to 64). With n^1, twice "
         "the tokens take twice the time; with n^2, four times. At 64 tokens the RNN takes 3.5 times as long as self-attention."
     )
-    assert cost_text.grew(timings(rnn=(1, 7.0))[:1]) == (
+    assert cost_text.growth_text(timings(rnn=(1, 7.0))[:1]) == (
         "Two lengths in the upper half are needed before a slope can be fitted."
     )
 
 
 def test_table_1_with_what_was_counted_and_measured() -> None:
-    heading, _, rnn, restricted = cost_text.compared([reach(RNN, BEFORE)], timings(rnn=(1.5, 1.0))).splitlines()
+    heading, _, rnn, restricted = cost_text.comparison_table([reach(RNN, BEFORE)], timings(rnn=(1.5, 1.0))).splitlines()
     assert heading == (
         "| layer | complexity per layer | sequential operations (here, n = 3) | maximum path length (here, n = 3) "
         "| measured growth |"
@@ -95,7 +95,7 @@ def test_how_far_scores_fall() -> None:
         {"least": 12, "most": 22, "score": 30.56, "cases": 1304}, {"least": 2, "most": 3, "score": 41.0, "cases": 71},
         {"least": 4, "most": 5, "score": 49.84, "cases": 310},
     ]  # fmt: skip
-    assert from_rnn_text.fell({"a": buckets, "b": buckets[:1]}, {"a": 9, "b": 9}) == (
+    assert from_rnn_text.score_drop({"a": buckets, "b": buckets[:1]}, {"a": 9, "b": 9}) == (
         "- **a** loses 39% of its best: 19.2 BLEU, from 49.8 (4–5 words) to 30.6 (12–22 words, 1,304 cases).\n"
         "- **b** is best on its longest sentences, 12–22 words: 30.6.\n\n"
         "Each point is a score over 71 to 1,304 cases; point at it to see how many."
@@ -150,8 +150,8 @@ def test_whose_weights_and_which_cell() -> None:
         assert reach_text.weights(transformer, Choice(kind, 5)) == (
             f"random weights, seed 5: untrained{sizes}, on the embeddings of mine"
         )
-    assert from_rnn_text.whose(recurrent, "softmax") == "mine, trained for 1,234 steps: softmax"
-    assert from_rnn_text.whose(transformer, "softmax") == "mine, not trained: softmax"
+    assert from_rnn_text.provenance(recurrent, "softmax") == "mine, trained for 1,234 steps: softmax"
+    assert from_rnn_text.provenance(transformer, "softmax") == "mine, not trained: softmax"
 
 
 @pytest.mark.parametrize(("before", "after", "same", "said"), [
@@ -269,17 +269,17 @@ def test_what_the_positions_of_the_loaded_model_are() -> None:
     )
     ahead = "The look-ahead mask tells a little: each token sees as many others as stand before it."
     assert positions.answer(random_gpt()) == f"{ahead} So {vector}"
-    assert positions.explained(positions.OWN, "learned") == (
+    assert positions.explanation(positions.OWN, "learned") == (
         "**Learned positions.** One vector for each place, trained like every other weight. Nothing in them is prescribed, and "
         "past the last place there is none."
     )
-    assert positions.explained(positions.OWN, "sinusoidal").startswith(
+    assert positions.explanation(positions.OWN, "sinusoidal").startswith(
         "**Sinusoidal positions**, by the paper's formula, computed and not learned:\n\n$$\\sin"
     )
     for kind, more in (("sinusoidal", ""), ("none", " The loaded model has no position vectors at all."),
                        ("learned", " The loaded model learned its vectors instead: pick “This model's own” to see them."),
     ):  # fmt: skip
-        assert positions.explained("2^i", kind) == (
+        assert positions.explanation("2^i", kind) == (
             "**Misprint 2ⁱ.** PE(pos, 2i) and PE(pos, 2i+1) are\n\n"
             f"$${positions.LATEX['2^i']}$$\n\n{positions.WHAT['2^i']}{more}"
         )

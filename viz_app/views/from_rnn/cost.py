@@ -21,51 +21,51 @@ from viz_app.views.from_rnn.parts import WIDTH, Layers, layers
 SIZES = (16, 32, 64, 128, 256, 512)
 D, REPETITIONS = Choice("from-rnn-d", 128, False, SIZES), Whole("from-rnn-repetitions", 7, low=1, high=25)
 SLICE, PAUSE = 0.3, 0.05     # seconds of measuring in one run of the fragment, and until the next
-_MEASURED = "from-rnn measured"
+_MEASUREMENT = "from-rnn measured"
 
 
 @dataclass
-class Measured:
+class Measurement:
     """A measurement under way or ended, with what it has found so far."""
 
     name: str
     settings: str
     where: str
-    left: Iterator[Timing] | None
+    remaining: Iterator[Timing] | None
     timings: list[Timing] = field(default_factory=list)
 
     @property
     def running(self) -> bool:
-        return self.left is not None
+        return self.remaining is not None
 
-    def go_on(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         """Measure for about so long."""
         until = perf_counter() + seconds
-        while self.left is not None and perf_counter() < until:
-            timing = next(self.left, None)
+        while self.remaining is not None and perf_counter() < until:
+            timing = next(self.remaining, None)
             if timing is None:
-                self.left = None
+                self.remaining = None
             else:
                 self.timings.append(timing)
 
 
 def cost(run: CurrentRun) -> None:
     """Draw the section."""
-    there = layers(run)
-    if there is None:
+    four_layers = layers(run)
+    if four_layers is None:
         return
     st.markdown(cost_text.counted_and_timed(run.scope.device.type, torch.get_num_threads()))
     left, right = st.columns([1.15, 1], gap="medium")
     with left:
-        chart = charts.schedule(there.reaches, "Who must wait: the positions each sequential step computes")
+        chart = charts.schedule(four_layers.reaches, "Who must wait: the positions each sequential step computes")
         st.altair_chart(presented(chart), width="content", key="from-rnn-schedule")
     with right:
-        chart = charts.path_lengths(there.reaches, "How many steps from one token to another")
+        chart = charts.path_lengths(four_layers.reaches, "How many steps from one token to another")
         st.altair_chart(presented(chart), key="from-rnn-paths")
-    _measuring(run, there)
+    _measuring(run, four_layers)
 
 
-def _measuring(run: CurrentRun, there: Layers) -> None:
+def _measuring(run: CurrentRun, four_layers: Layers) -> None:
     """The button and its knobs; the times below run on by themselves."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         d = st.select_slider("d (features), the same for all", SIZES, width=260, **bound(D, get(D)))
@@ -75,9 +75,9 @@ def _measuring(run: CurrentRun, there: Layers) -> None:
         st.button("Measure on this machine", key="from-rnn-measure", type="primary", icon=":material/timer:",
                   on_click=_begin, args=(run, d, get(WIDTH), repetitions))
         st.button("Stop", key="from-rnn-stop", on_click=_stop, icon=":material/stop:")
-    measured: Measured | None = st.session_state.get(_MEASURED)
+    measured: Measurement | None = st.session_state.get(_MEASUREMENT)
     running = measured is not None and measured.running
-    st.fragment(_times, run_every=PAUSE if running else None)(there)
+    st.fragment(_times, run_every=PAUSE if running else None)(four_layers)
 
 
 def _begin(run: CurrentRun, d: int, width: int, repetitions: int) -> None:
@@ -87,22 +87,22 @@ def _begin(run: CurrentRun, d: int, width: int, repetitions: int) -> None:
         "pass to warm up"
     )
     name = f"d{d}.width{width}.median-of-{repetitions}"
-    st.session_state[_MEASURED] = Measured(name, settings, machine(device), measure(d, width, repetitions, device))
+    st.session_state[_MEASUREMENT] = Measurement(name, settings, machine(device), measure(d, width, repetitions, device))
 
 
 def _stop() -> None:
-    if (measured := st.session_state.get(_MEASURED)) is not None:
-        measured.left = None
+    if (measured := st.session_state.get(_MEASUREMENT)) is not None:
+        measured.remaining = None
 
 
-def _times(there: Layers) -> None:
+def _times(four_layers: Layers) -> None:
     """Progress, the plot, the table; measures a little each time it runs, until all is measured or it is stopped."""
-    measured: Measured | None = st.session_state.get(_MEASURED)
+    measured: Measurement | None = st.session_state.get(_MEASUREMENT)
     timings = measured.timings if measured else []
     if measured is None:
         st.progress(0.0, "Nothing is measured before the button is pressed: every time below is taken on this machine, then.")
     elif measured.running:
-        measured.go_on(SLICE)
+        measured.advance(SLICE)
         if not measured.running:
             st.rerun()                # so that nothing runs on by itself any more
     if measured is not None:
@@ -114,10 +114,10 @@ def _times(there: Layers) -> None:
         title = "Forward time of one layer against length, both logarithmic"
         st.altair_chart(presented(charts.forward_times(timings, title)), key="from-rnn-times")
     with right, st.container(key="explanation"):
-        st.markdown(cost_text.grew(timings) if timings else cost_text.UNMEASURED)
+        st.markdown(cost_text.growth_text(timings) if timings else cost_text.UNMEASURED)
         st.markdown(cost_text.TABLE_NOTE)
         with st.container(horizontal=True, gap="small", key="downloads"):
             if timings:
                 name, about = f"forward-times.{measured.name}.csv", {"timed": measured.settings, "machine": measured.where}
                 download("The times, CSV", lambda: files.timings_csv(timings, measured.where), name, "text/csv", lambda: about)
-    st.markdown(cost_text.compared(there.reaches, timings))
+    st.markdown(cost_text.comparison_table(four_layers.reaches, timings))

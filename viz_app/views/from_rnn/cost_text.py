@@ -15,7 +15,7 @@ TABLE_1 = {
 RESTRICTED = ("self-attention (restricted)", "O(r·n·d)", "O(1)", "O(n/r)")
 
 
-def compared(reaches: Sequence[Reach], timings: Sequence[Timing]) -> str:
+def comparison_table(reaches: Sequence[Reach], timings: Sequence[Timing]) -> str:
     """Table 1 of the paper, with what is counted on this sentence and what was measured, as Markdown."""
     n = len(reaches[0].steps)
     head = ["layer", "complexity per layer", f"sequential operations (here, n = {n})", f"maximum path length (here, n = {n})",
@@ -79,7 +79,7 @@ UNMEASURED = (
 )
 
 
-def grew(timings: Sequence[Timing]) -> str:
+def growth_text(timings: Sequence[Timing]) -> str:
     """The slopes of the upper half in words."""
     found = {kind: slope for kind in LAYER_KINDS if (slope := growth(timings, kind))}
     if not found:

@@ -8,10 +8,10 @@ import numpy as np
 from torch import Tensor
 
 from models.analysis.layer_timing import Timing
-from viz_app.views.from_rnn.maps import Aligned, Named
+from viz_app.views.from_rnn.maps import AlignmentMap, LayerReach
 
 
-def influence_csv(layers: Sequence[Named], tokens: Sequence[str]) -> str:
+def influence_csv(layers: Sequence[LayerReach], tokens: Sequence[str]) -> str:
     """A row a pair of a layer: its norm, whether it can be reached, and in how many steps. Places from 0."""
     head = ["layer", "weights", "output i", "output token", "input j", "input token", "norm", "reached", "steps"]
     rows = (
@@ -22,7 +22,7 @@ def influence_csv(layers: Sequence[Named], tokens: Sequence[str]) -> str:
     return _csv(head, rows)
 
 
-def influence_npz(layers: Sequence[Named], tokens: Sequence[str]) -> bytes:
+def influence_npz(layers: Sequence[LayerReach], tokens: Sequence[str]) -> bytes:
     """The norms and the steps of each layer under its kind, and the tokens."""
     arrays = {"tokens": np.array(tokens)}
     for named in layers:
@@ -33,7 +33,7 @@ def influence_npz(layers: Sequence[Named], tokens: Sequence[str]) -> bytes:
     return out.getvalue()
 
 
-def distance_csv(layers: Sequence[Named]) -> str:
+def distance_csv(layers: Sequence[LayerReach]) -> str:
     """The mean norm of the pairs a layer can reach, by distance."""
     rows = (
         [named.reach.choice.kind, named.weights, *entry] for named in layers for entry in named.reach.norms_by_distance()
@@ -57,7 +57,7 @@ def lengths_csv(records: Mapping[str, Sequence[dict]]) -> str:
     return _csv(["checkpoint", "least words", "most words", "cases", "BLEU", "share of its best"], rows)
 
 
-def alignments_csv(pair: Sequence[Aligned], source: Sequence[str], steps: Sequence[str], divergence: Tensor) -> str:
+def alignments_csv(pair: Sequence[AlignmentMap], source: Sequence[str], steps: Sequence[str], divergence: Tensor) -> str:
     """A row a step and a source token: both weights, and the divergence of the step in bits."""
     first, second = pair
     rows = (

@@ -109,8 +109,8 @@ def chart(learners: Sequence[Learner], look: Look, title: str, note: str = "") -
     return framed(lines, look, title, 360 + under, x=x, y=y, margin={"b": 70 + under}, note=note, showlegend=True, legend=LEGEND)
 
 
-def table(learners: Sequence[Learner], written: Sequence[str] = ()) -> pd.DataFrame:
-    """A row a model; `written` is what each writes for the text at hand."""
+def table(learners: Sequence[Learner], outputs: Sequence[str] = ()) -> pd.DataFrame:
+    """A row a model; `outputs` is what each writes for the text at hand."""
     rows = pd.DataFrame({
         "Model": [one.what for one in learners],
         "Held-out right (%)": [one.held_out for one in learners],
@@ -119,8 +119,8 @@ def table(learners: Sequence[Learner], written: Sequence[str] = ()) -> pd.DataFr
         "Parameters": [one.parameters for one in learners],
         "Checkpoint": [one.checkpoint for one in learners],
     })
-    if written:
-        rows.insert(2, "Writes", list(written))
+    if outputs:
+        rows.insert(2, "Writes", list(outputs))
     return rows
 
 

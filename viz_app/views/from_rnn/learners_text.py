@@ -21,9 +21,9 @@ def stage_text(text: str, own: bool) -> str:
     return f"Every model reads: {text}" if own else f"Every model reads the example: {text} (pick a dates model to type your own)"
 
 
-def similarities(found: Sequence[Learner]) -> str:
+def similarities(learners: Sequence[Learner]) -> str:
     """What the similarities have in common and what not, with the numbers of their records."""
-    steps, sizes = sorted({one.steps for one in found}), [one.parameters for one in found]
+    steps, sizes = sorted({one.steps for one in learners}), [one.parameters for one in learners]
     trained = f"for {steps[0]:,} steps each" if len(steps) == 1 else f"for {steps[0]:,} to {steps[-1]:,} steps" if steps else ""
     size = f" (in all {min(sizes):,} to {max(sizes):,} parameters)" if len(set(sizes)) > 1 else ""
     return (
@@ -36,10 +36,10 @@ def similarities(found: Sequence[Learner]) -> str:
     )
 
 
-def fastest(found: Sequence[Learner]) -> str:
+def fastest(learners: Sequence[Learner]) -> str:
     """Which of the models learned first and which last, from their records, and whether they were trained alike."""
-    learned = sorted((one for one in found if one.learned_at), key=lambda one: one.learned_at)
-    never = [f"**{one.what}** ({one.steps:,} steps)" for one in found if not one.learned_at]
+    learned = sorted((one for one in learners if one.learned_at), key=lambda one: one.learned_at)
+    never = [f"**{one.what}** ({one.steps:,} steps)" for one in learners if not one.learned_at]
     said = []
     first = [one.what for one in learned if one.learned_at == learned[0].learned_at]
     last = [one.what for one in learned if one.learned_at == learned[-1].learned_at]
@@ -51,7 +51,7 @@ def fastest(found: Sequence[Learner]) -> str:
                     f"{learned[0].learned_at:,}; last: {_bold(last)}, at step {learned[-1].learned_at:,}.")
     if never:
         said.append(f"Not reached within their training: {', '.join(never)}.")
-    unequal = words.unequal({f"**{one.what}**": one.steps for one in found})
+    unequal = words.unequal({f"**{one.what}**": one.steps for one in learners})
     return " ".join([*said, unequal] if unequal else said)
 
 

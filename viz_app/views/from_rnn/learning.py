@@ -38,16 +38,16 @@ def _shipped() -> list[Scope]:
     return [scope for name in models.shipped() if (scope := cache.scope(name)).task == TASK]
 
 
-def _show(found: list[from_rnn_learners.Learner], written: list[str], name: str) -> None:
-    if not found:
+def _show(learners: list[from_rnn_learners.Learner], outputs: list[str], name: str) -> None:
+    if not learners:
         st.markdown(say.NOT_SHIPPED)
         return
-    st.markdown(say.fastest(found))
-    about = {"task": TASK, "checkpoints": ", ".join(one.checkpoint for one in found)}
+    st.markdown(say.fastest(learners))
+    about = {"task": TASK, "checkpoints": ", ".join(one.checkpoint for one in learners)}
     counted = {column: st.column_config.NumberColumn(format="localized") for column in ("Steps", "Parameters")}
-    st.dataframe(from_rnn_learners.table(found, written), hide_index=True, key=f"from-rnn-{name}-table", column_config=counted)
-    figure = from_rnn_learners.chart(found, look(st.context.theme.type), "How fast each learns", caption(about))
+    st.dataframe(from_rnn_learners.table(learners, outputs), hide_index=True, key=f"from-rnn-{name}-table", column_config=counted)
+    figure = from_rnn_learners.chart(learners, look(st.context.theme.type), "How fast each learns", caption(about))
     st.plotly_chart(ui.presented(figure), theme=None, key=f"from-rnn-{name}", config=ui.camera(f"{TASK}.learning-{name}"))
     with st.container(horizontal=True, gap="small", key="downloads"):
         file = f"{TASK}.learning-{name}.csv"
-        download("These curves, CSV", lambda: from_rnn_learners.learning_csv(found), file, "text/csv", lambda: about)
+        download("These curves, CSV", lambda: from_rnn_learners.learning_csv(learners), file, "text/csv", lambda: about)

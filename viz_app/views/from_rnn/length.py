@@ -26,7 +26,7 @@ def length(run: CurrentRun) -> None:
         chart = charts.by_length(records, "Does a longer sentence lose more?")
         st.altair_chart(presented(chart), key="from-rnn-lengths")
     with right, st.container(key="explanation"):
-        st.markdown(say.fell(records, {scope.name: int(scope.training.get("step", 0)) for scope in scopes}))
+        st.markdown(say.score_drop(records, {scope.name: int(scope.training.get("step", 0)) for scope in scopes}))
         st.markdown(say.FIGURE_2)
         with st.container(horizontal=True, gap="small", key="downloads"):
             name = f"{'.'.join(records)}.score-by-length.csv"

@@ -23,14 +23,14 @@ SCALES = {
 
 
 @dataclass(frozen=True)
-class Named:
+class LayerReach:
     """One layer's norms, and whose weights they are."""
 
     reach: Reach
     weights: str
 
 
-def influence(layers: Sequence[Named], source: Encoding, scale: str, saved: Mapping[str, str]) -> bytes:
+def influence(layers: Sequence[LayerReach], source: Encoding, scale: str, saved: Mapping[str, str]) -> bytes:
     """‖∂y_i/∂x_j‖ of each layer, a row an output, a column an input; exact zeros hatched. `scale` is one of SCALES,
     `saved` what `drawing.stamp.saving` gives.
 
@@ -71,7 +71,7 @@ def _title(reach: Reach) -> str:
 
 
 @dataclass(frozen=True)
-class Aligned:
+class AlignmentMap:
     """One model's weights from each target step to each source token, (m, n), and whose they are."""
 
     title: str
@@ -79,7 +79,7 @@ class Aligned:
     weights: torch.Tensor
 
 
-def alignments(pair: Sequence[Aligned], source: Encoding, target: Encoding, saved: Mapping[str, str]) -> bytes:
+def alignments(pair: Sequence[AlignmentMap], source: Encoding, target: Encoding, saved: Mapping[str, str]) -> bytes:
     """Two alignments on one scale from 0 to 1, and their Jensen–Shannon divergence at every step."""
     maps: list[dict[str, Any]] = [
         {"title": one.title, "note": one.note, "array": f"map{i}", "scale": "linear", "least": 0.0, "largest": 1.0, "none": "",

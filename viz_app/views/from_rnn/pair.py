@@ -53,10 +53,10 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
     alignment = heads.cross(first)[0].weights(0)
     site, head = _chosen(heads.cross(second), heads.nearest(alignment, heads.cross(second)))
     two = [
-        draw.Aligned("Bahdanau's alignment", say.whose(scopes[0], "α_i = softmax(v·tanh(W s_{i−1} + U h_j))"), alignment),
-        draw.Aligned(
+        draw.AlignmentMap("Bahdanau's alignment", say.provenance(scopes[0], "α_i = softmax(v·tanh(W s_{i−1} + U h_j))"), alignment),
+        draw.AlignmentMap(
             f"Cross-attention, layer {site.layer + 1}, head {head + 1}",
-            say.whose(scopes[1], f"softmax({site.similarity.formula})"), site.weights(head),
+            say.provenance(scopes[1], f"softmax({site.similarity.formula})"), site.weights(head),
         ),
     ]
     apart = jensen_shannon(two[0].weights, two[1].weights)

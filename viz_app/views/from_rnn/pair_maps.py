@@ -9,7 +9,7 @@ from models import Scope
 from models.analysis.checks import Check
 from models.analysis.divergence import jensen_shannon
 from models.trace import AttentionSite, Trace
-from viz_app.views.from_rnn.maps import Aligned
+from viz_app.views.from_rnn.maps import AlignmentMap
 
 
 def has_alignment(scope: Scope) -> bool:
@@ -40,7 +40,7 @@ def nearest(alignment: Tensor, sites: Sequence[AttentionSite]) -> tuple[int, int
     return tuple(divmod(int(apart.argmin()), apart.shape[1]))
 
 
-def checks(traces: Sequence[Trace], pair: Sequence[Aligned], divergence: Tensor) -> list[Check]:
+def checks(traces: Sequence[Trace], pair: Sequence[AlignmentMap], divergence: Tensor) -> list[Check]:
     """Rows sum to 1; and the divergence again by its other definition, through the Kullback–Leibler divergence.
 
     Float32: log-ratios of small weights cost some digits."""

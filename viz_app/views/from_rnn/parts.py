@@ -10,7 +10,7 @@ from viz_app import ui
 from viz_app.session import cache, parameters, reference_models, url_state
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.from_rnn import reach_text
-from viz_app.views.from_rnn.maps import Named
+from viz_app.views.from_rnn.maps import LayerReach
 
 LONGEST = 64     # tokens; the Jacobian grows with their square
 WIDTHS, DEPTHS = (1, 3, 5, 7), tuple(range(1, 7))
@@ -25,11 +25,11 @@ class Layers:
     """The four layers over one source."""
 
     source: Encoding
-    named: list[Named]
+    layers: list[LayerReach]
 
     @property
     def reaches(self) -> list:
-        return [one.reach for one in self.named]
+        return [one.reach for one in self.layers]
 
 
 def layers(run: CurrentRun) -> Layers | None:
@@ -40,9 +40,9 @@ def layers(run: CurrentRun) -> Layers | None:
         ui.note(slot, reach_text.too_long(n, LONGEST), bad=True, key="from-rnn")
         model, last = st.session_state.get(_KEPT, ("", None))
         return last if model == run.scope.fingerprint else None
-    found = Layers(run.trace.streams["source"], [_named(run, kind, width, depth, seed) for kind in LAYER_KINDS])
-    st.session_state[_KEPT] = run.scope.fingerprint, found
-    return found
+    four = Layers(run.trace.streams["source"], [_layer_reach(run, kind, width, depth, seed) for kind in LAYER_KINDS])
+    st.session_state[_KEPT] = run.scope.fingerprint, four
+    return four
 
 
 def _knobs() -> tuple[int, int, int]:
@@ -60,9 +60,9 @@ def _knobs() -> tuple[int, int, int]:
     return width, depth, int(seed)
 
 
-def _named(run: CurrentRun, kind: str, width: int, depth: int, seed: int) -> Named:
+def _layer_reach(run: CurrentRun, kind: str, width: int, depth: int, seed: int) -> LayerReach:
     """Trained where the shown model, or a shipped one of its task, has such a layer."""
     host = None if kind == CNN else reference_models.one_that(run, lambda scope: has_layer(scope.model, kind))
     choice = Choice(kind, seed if host is None else None, width, depth)
     scope = host or run.scope
-    return Named(cache.reach(scope, run.trace.streams["source"].ids, choice), reach_text.weights(scope, choice))
+    return LayerReach(cache.reach(scope, run.trace.streams["source"].ids, choice), reach_text.weights(scope, choice))

@@ -23,7 +23,7 @@ def weights(scope: Scope, choice: Choice) -> str:
     return f"{trained}, layer 1 ({config.n_heads} heads, without residual and LayerNorm)"
 
 
-def explained(reaches: Sequence[Reach]) -> str:
+def explanation(reaches: Sequence[Reach]) -> str:
     """What each picture shows, as a list in Markdown."""
     says = {RNN: _rnn, BIDIRECTIONAL: _bidirectional, CNN: _cnn, SELF_ATTENTION: _attention}
     return "\n".join(f"- **{reach.choice.kind}.** {says[reach.choice.kind](reach)}" for reach in reaches)

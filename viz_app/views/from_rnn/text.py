@@ -14,7 +14,7 @@ NO_SOURCE = (
     "length, stages and similarities stand as they are."
 )
 
-def fell(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) -> str:
+def score_drop(records: Mapping[str, Sequence[dict]], steps: Mapping[str, int]) -> str:
     """How far each model falls from its best bucket to the longest, as a share and in points, as a list in Markdown; how many cases
     the buckets hold; and, from `steps`, whether the models were trained alike."""
     lines = []
@@ -70,7 +70,7 @@ def no_pair(names: Sequence[str], has_alignment: bool, has_heads: bool) -> str:
     return f"Two trained models of this task are needed, with the same tokens. Missing: {' and '.join(wanted)}{known}."
 
 
-def whose(scope: Scope, formula: str) -> str:
+def provenance(scope: Scope, formula: str) -> str:
     """Over a picture: the model, and how a row is made."""
     trained = f"trained for {scope.training['step']:,} steps" if scope.training.get("step") else "not trained"
     return f"{scope.name}, {trained}: {formula}"

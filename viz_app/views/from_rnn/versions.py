@@ -18,12 +18,12 @@ class Version:
     """What one model writes: what kind of model it is, whose weights these are, and its text."""
 
     title: str
-    whose: str
+    owner: str
     text: str
 
 
 @dataclass(frozen=True)
-class Marked:
+class MarkedText:
     """One text in pieces, each with whether it stands in none of the texts it was held against, and what all of those have and it
     has not."""
 
@@ -35,7 +35,7 @@ class Marked:
 class Bottleneck:
     """The one vector of a source, h(m), and by how much of its length each of these tokens changes it."""
 
-    whose: str
+    owner: str
     vector: Tensor
     labels: list[Label]
     change: Tensor
@@ -56,18 +56,18 @@ def common(first: Sequence[str], second: Sequence[str]) -> tuple[list[bool], lis
     return shared(*([piece.strip(".,!?;:").casefold() or piece for piece in row] for row in (first, second)))
 
 
-def marked(text: str, others: Sequence[str]) -> Marked:
+def mark(text: str, others: Sequence[str]) -> MarkedText:
     """A text held against others: a reference, or what the other models write."""
     whole = in_words(text, *others)
     own, rows = pieces(text, whole), [pieces(other, whole) for other in others]
     if not rows:
-        return Marked([(piece, False) for piece in own], [])
+        return MarkedText([(piece, False) for piece in own], [])
     compared = [common(own, row) for row in rows]
     invented = [not any(there[i] for there, _ in compared) for i in range(len(own))]
     first, (_, kept) = rows[0], compared[0]
     everywhere = [all(common(first, row)[0][i] for row in rows[1:]) for i in range(len(first))]
     lost = [piece for piece, there, all_have in zip(first, kept, everywhere, strict=True) if all_have and not there]
-    return Marked(list(zip(own, invented, strict=True)), lost)
+    return MarkedText(list(zip(own, invented, strict=True)), lost)
 
 
 def nearest(references: Sequence[str], versions: Sequence[Version]) -> str:
@@ -79,14 +79,14 @@ def nearest(references: Sequence[str], versions: Sequence[Version]) -> str:
     return max(references, key=agreeing, default="")
 
 
-def versions(source: str, found: Sequence[Version], reference: str, named: str, bottleneck: Bottleneck | None) -> bytes:
+def versions(source: str, outputs: Sequence[Version], reference: str, named: str, bottleneck: Bottleneck | None) -> bytes:
     """The payload of the component `versions`; `named` is what the reference is called."""
     cards = []
-    for one in found:
-        others = [reference] if reference else [other.text for other in found if other is not one]
-        text = marked(one.text, others)
+    for one in outputs:
+        others = [reference] if reference else [other.text for other in outputs if other is not one]
+        text = mark(one.text, others)
         cards.append({
-            "title": one.title, "whose": one.whose, "words": [list(piece) for piece in text.pieces], "lost": text.lost,
+            "title": one.title, "whose": one.owner, "words": [list(piece) for piece in text.pieces], "lost": text.lost,
             "gap": " " if in_words(one.text, *others) else "",
             "verdict": say.verdict(bool(reference), any(invented for _, invented in text.pieces), bool(text.lost)),
         })
@@ -98,7 +98,7 @@ def versions(source: str, found: Sequence[Version], reference: str, named: str, 
         return pack(header)
     vector, change = (values.numpy().astype(np.float32) for values in (bottleneck.vector, bottleneck.change))
     header["bottleneck"] = {
-        "title": say.BOTTLENECK, "note": say.bottleneck(bottleneck.whose, len(vector)), "vector": say.VECTOR, "bars": say.BARS,
+        "title": say.BOTTLENECK, "note": say.bottleneck(bottleneck.owner, len(vector)), "vector": say.VECTOR, "bars": say.BARS,
         "scale": float(np.abs(vector).max()), "labels": [label.as_json() for label in bottleneck.labels],
     }
     return pack(header, vector=vector, change=change)

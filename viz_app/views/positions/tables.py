@@ -202,7 +202,7 @@ def _foot(run: CurrentRun, view: TableView) -> None:
     name, about = _name(run, view), partial(_about, run, view)
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        st.markdown(say.explained(view.formula, _kind(run)))
+        st.markdown(say.explanation(view.formula, _kind(run)))
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download("This table, CSV", lambda: files.table_csv(view.table), f"{name}.csv", "text/csv", about)
             ui.download(

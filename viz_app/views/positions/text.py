@@ -68,7 +68,7 @@ def own_help(kind: str) -> str:
     return "This model has no position vectors." if kind == "none" else f"This model's positions are {kind}."
 
 
-def explained(formula: str, kind: str) -> str:
+def explanation(formula: str, kind: str) -> str:
     """The table on the screen in words and symbols; `kind` is the loaded model's."""
     if formula != OWN:
         text = f"**{NAMES[formula]}.** PE(pos, 2i) and PE(pos, 2i+1) are\n\n$${LATEX[formula]}$$\n\n{WHAT[formula]}"
