@@ -179,12 +179,12 @@ def test_a_convention_must_be_one_of_two(trace, at):
 
 
 def test_the_softmax_with_and_without(trace, at):
-    c = inside_scaling.compared(at)
+    c = inside_scaling.compare(at)
     torch.testing.assert_close(c.with_root.weights, at.site.weights(at.head)[at.query])
     raw = at.site.scores(at.head) * math.sqrt(at.site.d_head)
     by_hand = raw.masked_fill(~at.site.allowed(), -torch.inf).softmax(-1)
-    torch.testing.assert_close(c.without.weights, by_hand[at.query], rtol=1e-4, atol=1e-5)
-    assert float(c.without.entropy) <= float(c.with_root.entropy) + 1e-5
+    torch.testing.assert_close(c.without_root.weights, by_hand[at.query], rtol=1e-4, atol=1e-5)
+    assert float(c.without_root.entropy) <= float(c.with_root.entropy) + 1e-5
     assert c.spread[1] == pytest.approx(c.spread[0] * math.sqrt(at.site.d_head), rel=1e-4)
     assert c.mean_entropy[0] == pytest.approx(float(softmax.entropy(at.site.weights(at.head)).mean()), rel=1e-4)
 
@@ -196,7 +196,7 @@ def test_the_curves_pass_through_the_models_own_divisor(at):
     assert np.diff(entropies).min() > -1e-5
     root = math.sqrt(at.site.d_head)
     inner = np.interp(math.log(root), [math.log(p["divisor"]) for p in curve], entropies)
-    assert inner == pytest.approx(float(inside_scaling.compared(at).with_root.entropy), abs=0.02)
+    assert inner == pytest.approx(float(inside_scaling.compare(at).with_root.entropy), abs=0.02)
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -222,9 +222,9 @@ def by_autograd(raw: torch.Tensor, allowed: torch.Tensor, divisor: float) -> tup
 
 
 def test_the_gradients_with_and_without_are_softmaxs(at):
-    site, c = at.site, inside_scaling.compared(at)
+    site, c = at.site, inside_scaling.compare(at)
     raw, allowed, root = (site.q[0, at.head] @ site.k[0, at.head].T).double(), site.allowed(head=at.head), math.sqrt(site.d_head)
-    for scaling, divisor, place in ((c.with_root, root, 0), (c.without, 1.0, 1)):
+    for scaling, divisor, place in ((c.with_root, root, 0), (c.without_root, 1.0, 1)):
         by_row = [by_autograd(row, open_, divisor) for row, open_ in zip(raw, allowed, strict=True)]
         assert (float(scaling.gradient), float(scaling.product_gradient)) == pytest.approx(by_row[at.query], rel=1e-3, abs=1e-6)
         means = np.mean(by_row, axis=0)

@@ -12,7 +12,7 @@ from stage import HEADS, Stage, alike, hex_of, stage, stage_page, weight_colour
 
 from viz_app import words
 from viz_app.drawing.payload import pack, unpack
-from viz_app.views.inside.several import Several, several
+from viz_app.views.inside.several import HeadGroup, several
 
 TERMS = words.terms("letters")
 DASHES = ["", "7 4", "2 3", "10 3 2 3"]
@@ -22,7 +22,7 @@ DASHES = ["", "7 4", "2 3", "10 3 2 3"]
 def payload(
     measure: str = "first", chosen: tuple[int, ...] | None = (1, 3, 5), query: int | None = None, text: str = "abcab=d"
 ) -> bytes:
-    return several(Several(drawn.letters("gpt").run(text), "self", measure, chosen), TERMS, query)
+    return several(HeadGroup(drawn.letters("gpt").run(text), "self", measure, chosen), TERMS, query)
 
 
 def shown(stage: Stage, width: int = 960, **how: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -27,7 +27,7 @@ from viz_app.views.inside import matrices as inside_matrices
 from viz_app.views.inside import payloads as inside
 from viz_app.views.inside import several as several_heads
 from viz_app.views.inside.files import matrices_npz
-from viz_app.views.inside.several import Several, several
+from viz_app.views.inside.several import HeadGroup, several
 from viz_app.views.masks import painter
 from viz_app.views.masks import payloads as masks
 from viz_app.views.masks.mask_view import MaskView
@@ -73,7 +73,7 @@ def largest(weights: np.ndarray, side: int = 1) -> np.ndarray:
 
 
 def test_a_line_of_several_heads_is_the_largest_weight_of_its_block(trace: Trace, site: AttentionSite) -> None:
-    header, arrays = unpack(several(Several(trace, "self", "first", (4, 5)), TERMS, 13))
+    header, arrays = unpack(several(HeadGroup(trace, "self", "first", (4, 5)), TERMS, 13))
     assert (header["block"], header["query"]) == (K, 2)
     assert [label[0] for label in header["queries"]] == ["0–4", "5–9", "10–14", "15–19", "20–21"]
     for drawn, head in zip(arrays["weights"], (1, 2), strict=True):

@@ -170,10 +170,10 @@ def test_as_matrices_the_score_is_the_sum_of_its_terms(trace, at, convention):
 
 
 def test_all_that_is_divided_takes_part_in_the_scaling(at):
-    compared = scaling.compared(at)
+    compared = scaling.compare(at)
     np.testing.assert_allclose(compared.with_root.weights, at.walk.weights, atol=1e-6)
     without = (at.walk.scores * at.site.d_head**0.5).masked_fill(~at.walk.allowed, -torch.inf).softmax(-1)
-    np.testing.assert_allclose(compared.without.weights, without, atol=1e-5)
+    np.testing.assert_allclose(compared.without_root.weights, without, atol=1e-5)
     assert scaling.sentence(at).startswith("Here q·k stands for all that is divided: content, position and segment.")
 
 

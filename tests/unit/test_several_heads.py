@@ -14,7 +14,7 @@ from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.inside.payloads import Choices, payloads
-from viz_app.views.inside.several import Several, measures_csv, several, toggled
+from viz_app.views.inside.several import HeadGroup, measures_csv, several, toggle
 
 TERMS = words.terms("letters")
 SITES = ["decoder.layers.0.self_attn", "decoder.layers.1.self_attn"]
@@ -37,34 +37,34 @@ def test_the_heads_are_those_of_all_layers_in_the_order_of_the_measure(trace: Tr
         "diagonal": -a.diagonal(dim1=1, dim2=2).mean(-1), "previous": -a.diagonal(-1, dim1=1, dim2=2).mean(-1),
     }  # fmt: skip
     for measure, values in by_hand.items():
-        shown = Several(trace, "self", measure, None)
+        shown = HeadGroup(trace, "self", measure, None)
         assert shown.order == sorted(range(6), key=lambda n, values=values: float(values[n]))
-        assert shown.drawn == sorted(shown.order[:3])
+        assert shown.drawn_heads == sorted(shown.order[:3])
         header, arrays = unpack(several(shown, TERMS, None))
-        assert (header["order"], header["chosen"], header["measure"]) == (shown.order, shown.drawn, measure)
-        np.testing.assert_allclose(arrays["weights"], a[shown.drawn], rtol=1e-5, atol=1e-7)
+        assert (header["order"], header["chosen"], header["measure"]) == (shown.order, shown.drawn_heads, measure)
+        np.testing.assert_allclose(arrays["weights"], a[shown.drawn_heads], rtol=1e-5, atol=1e-7)
         np.testing.assert_allclose(arrays[measure], values.abs(), rtol=1e-4, atol=1e-6)
 
 
 def test_chosen_heads_are_drawn_and_those_that_are_not_there_are_not(trace: Trace) -> None:
-    assert Several(trace, "self", "first", (1, 4)).drawn == [1, 4]
-    assert Several(trace, "self", "first", (1, 6, 77)).drawn == [1]
-    assert Several(trace, "self", "first", ()).drawn == []
-    header, arrays = unpack(several(Several(trace, "self", "first", ()), TERMS, 3))
+    assert HeadGroup(trace, "self", "first", (1, 4)).drawn_heads == [1, 4]
+    assert HeadGroup(trace, "self", "first", (1, 6, 77)).drawn_heads == [1]
+    assert HeadGroup(trace, "self", "first", ()).drawn_heads == []
+    header, arrays = unpack(several(HeadGroup(trace, "self", "first", ()), TERMS, 3))
     assert arrays["weights"].shape == (0, 8, 8)
     assert header["query"] == 3
 
 
 def test_a_click_adds_a_head_or_takes_it_away_and_four_are_the_most() -> None:
-    assert toggled([1, 4], 2) == (1, 2, 4)
-    assert toggled([1, 2, 4], 2) == (1, 4)
-    assert toggled([1], 1) == ()
-    assert toggled([0, 1, 2, 4], 3) == (1, 2, 3, 4)
-    assert toggled([0, 1, 2, 4], 1) == (0, 2, 4)
+    assert toggle([1, 4], 2) == (1, 2, 4)
+    assert toggle([1, 2, 4], 2) == (1, 4)
+    assert toggle([1], 1) == ()
+    assert toggle([0, 1, 2, 4], 3) == (1, 2, 3, 4)
+    assert toggle([0, 1, 2, 4], 1) == (0, 2, 4)
 
 
 def test_the_component_is_told_what_each_head_and_measure_is_called(trace: Trace) -> None:
-    header, arrays = unpack(several(Several(trace, "self", "entropy", None), TERMS, None))
+    header, arrays = unpack(several(HeadGroup(trace, "self", "entropy", None), TERMS, None))
     assert [(h["name"], h["layer"], h["head"]) for h in header["heads"]] == [
         (f"{layer}.{head + 1}", layer, head) for layer in (1, 2) for head in (0, 1, 2)
     ]
@@ -79,20 +79,20 @@ def test_the_component_is_told_what_each_head_and_measure_is_called(trace: Trace
 
 def test_what_cannot_be_measured_leaves_the_heads_as_they_stand() -> None:
     trace = letters("gpt").run("abc")
-    shown = Several(trace, "self", "same", None)
+    shown = HeadGroup(trace, "self", "same", None)
     assert shown.order == list(range(6))
     header, arrays = unpack(several(shown, TERMS, None))
     assert [m["id"] for m in header["measures"] if not m["there"]] == ["same"]
     assert "same" not in arrays
     rows = list(csv.DictReader(io.StringIO(measures_csv(shown))))
     assert {row["Same token (mean weight)"] for row in rows} == {""}
-    crossing = Several(letters().run("abcde", "edc"), "cross", "entropy", None)
+    crossing = HeadGroup(letters().run("abcde", "edc"), "cross", "entropy", None)
     header, _ = unpack(several(crossing, TERMS, None))
     assert [m["id"] for m in header["measures"]] == ["entropy", "diagonal", "first", "same"]      # another text has no previous
 
 
 def test_the_table_of_measures_read_back(trace: Trace) -> None:
-    shown = Several(trace, "self", "first", (2,))
+    shown = HeadGroup(trace, "self", "first", (2,))
     rows = list(csv.DictReader(io.StringIO(measures_csv(shown))))
     assert [(row["layer"], row["head"]) for row in rows] == [(str(n), str(h)) for n in (1, 2) for h in (1, 2, 3)]
     assert {(row["attention"], row["model"], row["fingerprint"]) for row in rows} == {

@@ -31,7 +31,7 @@ from viz_app.drawing.stamp import caption, facts
 from viz_app.notebook.mask import mask
 from viz_app.notebook.picture import Answer, Part, Picture
 from viz_app.notebook.places import check_length, listed, place_of, sites_of
-from viz_app.views.inside.several import FIRST, MOST, Several, several, toggled
+from viz_app.views.inside.several import FIRST, MOST, HeadGroup, several, toggle
 from viz_app.words import Terms, head_title, terms
 
 __all__ = ["Picture", "head", "heads", "lines", "mask"]
@@ -105,16 +105,16 @@ def lines(
     if heads is not None and len(heads) > MOST:
         raise ValueError(f"lines of at most {MOST} heads can be told apart, not of {len(heads)}")
     places = None if heads is None else [place_of(run, *one, kind) for one in heads]
-    every = Several(run, kind, measure, None)
+    every = HeadGroup(run, kind, measure, None)
     numbers = {(site.name, head): n for n, (site, head) in enumerate(every.heads)}
-    shown = replace(every, chosen=None if places is None else tuple(sorted(numbers[site.name, n] for site, n in places)))
+    group = replace(every, chosen=None if places is None else tuple(sorted(numbers[site.name, n] for site, n in places)))
     orders = {name: replace(every, measure=name).order for name in MEASURES}
     answers = [
         *(Answer("news", {"measure": name}, fields={"measure": name, "order": order}) for name, order in orders.items()),
-        *(Answer("news", {"head": n}, says="These lines are drawn by", code=_lines_call(shown, n)) for n in numbers.values()),
+        *(Answer("news", {"head": n}, says="These lines are drawn by", code=_lines_call(group, n)) for n in numbers.values()),
         Answer("news", takes=("query",)),
     ]
-    part = Part(several_part.component, several(shown, _terms(run), None))
+    part = Part(several_part.component, several(group, _terms(run), None))
     return Picture(f"Lines of several heads of {run.model.name}", caption(facts(run)), [part], answers, theme, LINES)
 
 
@@ -139,8 +139,8 @@ def _as_words(site: AttentionSite) -> str:
     return ", words=True" * isinstance(site, WordSite)
 
 
-def _lines_call(shown: Several, number: int) -> str:
+def _lines_call(group: HeadGroup, number: int) -> str:
     """What draws the heads that stand after a click on one."""
-    chosen = (shown.heads[n] for n in toggled(shown.drawn, number))
+    chosen = (group.heads[n] for n in toggle(group.drawn_heads, number))
     places = ", ".join(f"({site.layer + 1}, {head + 1})" for site, head in chosen)
-    return f'lines(run, [{places}], kind="{shown.kind}"{_as_words(shown.sites[0])})'
+    return f'lines(run, [{places}], kind="{group.kind}"{_as_words(group.sites[0])})'

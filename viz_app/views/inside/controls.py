@@ -17,8 +17,8 @@ from viz_app.session.focus import chosen_focus, lock_token, pick_head
 from viz_app.session.live import Pictures
 from viz_app.session.parameters import Choice, Several, Whole
 from viz_app.views.inside import similarity, text
-from viz_app.views.inside.payloads import Choices, compared_heads
-from viz_app.views.inside.several import FIRST, MOST, toggled
+from viz_app.views.inside.payloads import Choices, head_group
+from viz_app.views.inside.several import FIRST, MOST, toggle
 
 VIEW, CONVENTION = Choice("inside-view"), Choice("inside-convention")
 KEY, STAGE = Whole("inside-key"), Whole("inside-stage", 0)
@@ -81,7 +81,7 @@ def choose_weight(query: int, key: int) -> None:
 
 def choose_head(choices: Choices, number: int) -> None:
     """Draw another head's lines, or no longer this one's."""
-    url_state.keep(HEADS, toggled(compared_heads(live.session().run, choices)[1].drawn, number))
+    url_state.keep(HEADS, toggle(head_group(live.session().run, choices)[1].drawn_heads, number))
 
 
 def choose_measure(name: str) -> None:

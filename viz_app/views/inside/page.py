@@ -31,7 +31,7 @@ from viz_app.views.inside.controls import (
     keep_stage,
     note_similarity,
 )
-from viz_app.views.inside.payloads import DRAWN_BY_STREAMLIT, Choices, chosen, compared_heads, payloads
+from viz_app.views.inside.payloads import DRAWN_BY_STREAMLIT, Choices, head_group, payloads, selection
 from viz_app.views.inside.several import measures_csv
 
 
@@ -54,7 +54,7 @@ def inside(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
 
 
 def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, tokens: DeltaGenerator) -> None:
-    compared, cell = chosen(run, choices)
+    compared, cell = selection(run, choices)
     site, view = cell.site, choices.view
     note_similarity(drawn)
     if "choice" in drawn:
@@ -104,12 +104,12 @@ def _downloads(cell: Cell, choices: Choices) -> None:
 
     def of(make: Callable[[Trace, Cell], str | bytes]) -> Callable[[], str | bytes]:
         def made() -> str | bytes:
-            compared, cell = chosen(session.run, choices)
+            compared, cell = selection(session.run, choices)
             return make(compared.trace, cell)
 
         return made
 
-    trace = chosen(session.run, choices)[0].trace
+    trace = selection(session.run, choices)[0].trace
     head = provenance.head_name(trace, cell.site, cell.head)
     name = f"{head}.query{cell.query + 1}"
     npz, csv = "application/octet-stream", "text/csv"
@@ -118,10 +118,10 @@ def _downloads(cell: Cell, choices: Choices) -> None:
                  ("This walk, npz", of(files.walk_npz), f"{name}.npz", npz)],
         "matrices": [("The matrices, npz", of(lambda _, cell: files.matrices_npz(cell)), f"{head}.matrices.npz", npz)],
         "scaling": [("These numbers, CSV", of(files.scaling_csv), f"{name}.scaling.csv", csv)],
-        "several": [("All measures, CSV", lambda: measures_csv(compared_heads(session.run, choices)[1]),
+        "several": [("All measures, CSV", lambda: measures_csv(head_group(session.run, choices)[1]),
                      f"{provenance.file_name(trace, cell.site.kind, 'measures')}.csv", csv)],
         "heads": [("The heads, CSV", of(files.heads_csv), f"{heads_file(trace, cell)}.csv", csv)],
     }[choices.view]
     with st.container(horizontal=True, gap="small", key="downloads"):
         for label, make, file, mime in offered:
-            ui.download(label, make, file, mime, lambda: facts(chosen(session.run, choices)[0].trace))
+            ui.download(label, make, file, mime, lambda: facts(selection(session.run, choices)[0].trace))

@@ -12,7 +12,7 @@ from viz_app.session.live import Pictures
 from viz_app.views.inside import cell as cells
 from viz_app.views.inside import matrices, similarity
 from viz_app.views.inside.cell import Cell
-from viz_app.views.inside.several import FIRST, Several, several
+from viz_app.views.inside.several import FIRST, HeadGroup, several
 
 DRAWN_BY_STREAMLIT = "scaling"      # the view that is charts, and has no payload
 
@@ -39,7 +39,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     """All that the page's components show of a run."""
     if choices.view == "several":
         return _of_several(run, choices)
-    compared, cell = chosen(run, choices)
+    compared, cell = selection(run, choices)
     trace, terms = compared.trace, run.terms
     views = {
         "walk": lambda: cells.walk(trace, cell, terms, choices.stage),
@@ -61,12 +61,12 @@ def _checks(trace: Trace, cell: Cell) -> list[Check]:
 
 
 def _of_several(run: CurrentRun, choices: Choices) -> Pictures:
-    compared, shown = compared_heads(run, choices)
-    sites = dict.fromkeys(shown.heads[n][0].name for n in shown.drawn)
-    query = choices.query if choices.query is not None and choices.query < shown.sites[0].n_query else None
+    compared, group = head_group(run, choices)
+    sites = dict.fromkeys(group.heads[n][0].name for n in group.drawn_heads)
+    query = choices.query if choices.query is not None and choices.query < group.sites[0].n_query else None
     return {
         **similarity.note(run, compared, choices.site, choices.head, choices.similarity),
-        "several": several(shown, run.terms, query),
+        "several": several(group, run.terms, query),
         "checks": checked(_worst([check_site(compared.trace.attention[name]) for name in sites or [choices.site]])),
     }
 
@@ -76,14 +76,14 @@ def _worst(of_each_site: list[list[Check]]) -> list[Check]:
     return [max(same, key=lambda check: (not check.passed, check.value)) for same in zip(*of_each_site, strict=True)]
 
 
-def compared_heads(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, Several]:
+def head_group(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, HeadGroup]:
     """The run under the chosen similarity, and the heads of the chosen kind in it."""
     compared = similarity.under(run, choices.similarity)
     kind = compared.trace.attention[choices.site].kind
-    return compared, Several(compared.trace, kind, choices.measure, choices.heads)
+    return compared, HeadGroup(compared.trace, kind, choices.measure, choices.heads)
 
 
-def chosen(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, Cell]:
+def selection(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, Cell]:
     """The run under the chosen similarity, and the chosen weight of it."""
     compared = similarity.under(run, choices.similarity)
     site = compared.trace.attention[choices.site]

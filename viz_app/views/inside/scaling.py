@@ -24,21 +24,21 @@ POINTS = 41              # divisors on a curve
 
 
 @dataclass(frozen=True)
-class Compared:
+class ScalingComparison:
     """One head's softmax with the model's divisor √d_k and with divisor 1: row `query`, and the mean over all rows that may
     read anything. `spread` is the standard deviation of the scores over the open cells."""
 
     root: float
     n_open: int
     with_root: Scaling
-    without: Scaling
+    without_root: Scaling
     spread: tuple[float, float]
     mean_entropy: tuple[float, float]
     mean_gradient: tuple[float, float]
     mean_product_gradient: tuple[float, float]
 
 
-def compared(cell: Cell) -> Compared:
+def compare(cell: Cell) -> ScalingComparison:
     """The numbers of the page, with first, without second."""
     site, root = cell.site, math.sqrt(cell.site.d_head)
     raw, allowed = softmax.raw_scores(site, cell.head), site.allowed(head=cell.head)
@@ -47,7 +47,7 @@ def compared(cell: Cell) -> Compared:
     one = [softmax.scaling(raw[cell.query], allowed[cell.query], divisor, added[cell.query]) for divisor in (root, 1.0)]
     rows = allowed.any(-1)
     spread = [_spread(s.scores[allowed]) for s in every]
-    return Compared(
+    return ScalingComparison(
         root, int(allowed[cell.query].sum()), *one, tuple(spread),
         *(tuple(_mean(getattr(s, name)[rows]) for s in every) for name in ("entropy", "gradient", "product_gradient")),
     )
@@ -67,12 +67,12 @@ def curves(cell: Cell) -> list[dict[str, float]]:
 
 def bars(trace: Trace, cell: Cell) -> list[dict]:
     """The chosen query's weights, two rows a key: with and without √d_k; the strongest keys of a long input."""
-    c = compared(cell)
+    c = compare(cell)
     names = labels(trace.axes(cell.site)[1])
     return [
         {"key": f"{j} {names[j].text}", "place": j, "softmax": name, "weight": float(scaling.weights[j])}
         for j in shown_keys(cell.walk, cell.key)
-        for name, scaling in ((_with(cell.site), c.with_root), ("without", c.without))
+        for name, scaling in ((_with(cell.site), c.with_root), ("without", c.without_root))
     ]
 
 
@@ -125,10 +125,10 @@ def curve_chart(cell: Cell, field: str, title: str, unit: str, dark: bool = Fals
 
 def sentence(cell: Cell) -> str:
     """What the numbers come to, in words; only what these numbers show."""
-    c = compared(cell)
+    c = compare(cell)
     if c.n_open <= 1:
         return "This query may read at most one token: softmax has nothing to choose, whatever the scores are divided by."
-    with_root, without = c.with_root, c.without
+    with_root, without = c.with_root, c.without_root
     divided = [term.name for term in cell.site.terms if term.divisor]
     means = f"Here q·k stands for all that is divided: content, {words.listed(divided)}. " if divided else ""
     return means + (
@@ -151,7 +151,7 @@ def _answer(now: float | Tensor, then: float | Tensor) -> str:
     return f"{change:.3g} times as strongly" if change > 1.05 else "about as strongly"
 
 
-def _moral(c: Compared) -> str:
+def _moral(c: ScalingComparison) -> str:
     """What the means over the head's queries say of the paper's reason for dividing, which is the gradient of softmax."""
     softmax, (now, then) = c.mean_gradient, c.mean_product_gradient
     if now == then == 0:
@@ -169,8 +169,8 @@ def _moral(c: Compared) -> str:
 
 def table(cell: Cell) -> str:
     """The numbers with and without the division, as a Markdown table."""
-    c = compared(cell)
-    both = (c.with_root, c.without)
+    c = compare(cell)
+    both = (c.with_root, c.without_root)
     rows = {
         "strongest weight of this query": [float(s.weights.max()) for s in both],
         f"entropy of this query, nats (at most ln {c.n_open})": [float(s.entropy) for s in both],

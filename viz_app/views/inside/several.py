@@ -27,7 +27,7 @@ FIRST = next(iter(MEASURES))
 
 
 @dataclass(frozen=True)
-class Several:
+class HeadGroup:
     """The heads of one kind in all its layers, by layer and head: `chosen` are the numbers, from 0, of those whose lines are drawn,
     None for the first by the `measure`."""
 
@@ -58,45 +58,45 @@ class Several:
         return list(range(len(self.heads))) if values is None else order(values, MEASURES[self.measure].least_first)
 
     @property
-    def drawn(self) -> list[int]:
+    def drawn_heads(self) -> list[int]:
         """The heads whose lines are drawn, in the order of layers and heads."""
         if self.chosen is None:
             return sorted(self.order[:SHOWN])
         return [n for n in self.chosen if n < len(self.heads)][:MOST]
 
 
-def toggled(drawn: Sequence[int], number: int) -> tuple[int, ...]:
+def toggle(drawn: Sequence[int], number: int) -> tuple[int, ...]:
     """The heads that are drawn after a click on one: without it, or with it instead of the first if there are MOST already."""
     if number in drawn:
         return tuple(n for n in drawn if n != number)
     return tuple(sorted([*drawn[len(drawn) - MOST + 1 :], number] if len(drawn) >= MOST else [*drawn, number]))
 
 
-def several(shown: Several, terms: words.Terms, query: int | None) -> bytes:
+def several(group: HeadGroup, terms: words.Terms, query: int | None) -> bytes:
     """The payload of the component `several`; `query` is a token whose lines alone are drawn, from 0. Of a long text a line is the
     largest of a block of weights."""
-    site = shown.sites[0]
+    site = group.sites[0]
     block = block_side(site.n_query, site.n_key, BLOCKS) if is_long(site) else 1
-    rows, columns = (in_blocks(labels(encoding), block) for encoding in shown.trace.axes(site))
+    rows, columns = (in_blocks(labels(encoding), block) for encoding in group.trace.axes(site))
     reads, read = words.axes(site, terms)
-    found = shown.drawn
-    weights = [_weights(*shown.heads[n], block) for n in found]
+    found = group.drawn_heads
+    weights = [_weights(*group.heads[n], block) for n in found]
     header: dict[str, Any] = {
-        "kind": shown.kind, "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, terms)}",
-        "heads": [{"layer": one.layer + 1, "head": head, "name": name(one, head)} for one, head in shown.heads],
-        "order": shown.order, "chosen": found, "measure": shown.measure, "query": -1 if query is None else query // block,
+        "kind": group.kind, "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, terms)}",
+        "heads": [{"layer": one.layer + 1, "head": head, "name": name(one, head)} for one, head in group.heads],
+        "order": group.order, "chosen": found, "measure": group.measure, "query": -1 if query is None else query // block,
         "block": block,
         "measures": [
             {"id": key, "name": m.name, "formula": m.formula, "says": m.sentence, "unit": m.unit,
-             "there": shown.values[key] is not None}
+             "there": group.values[key] is not None}
             for key, m in MEASURES.items() if not m.of_one_text or site.query_stream == site.key_stream
         ],
         "queries": [label.as_json() for label in rows], "keys": [label.as_json() for label in columns],
         "queryAxis": reads, "keyAxis": read, "most": MOST,
-        **saving(file_name(shown.trace, shown.kind, "heads"), facts(shown.trace)),
+        **saving(file_name(group.trace, group.kind, "heads"), facts(group.trace)),
         "widest": float(np.log(max(2, site.n_key))),
     }  # fmt: skip
-    arrays = {key: values.numpy() for key, values in shown.values.items() if values is not None}
+    arrays = {key: values.numpy() for key, values in group.values.items() if values is not None}
     return pack(header, **arrays, weights=np.stack(weights) if weights else np.zeros((0, len(rows), len(columns)), np.float32))
 
 
@@ -110,14 +110,14 @@ def name(site: AttentionSite, head: int) -> str:
     return f"{site.layer + 1}.{head + 1}"
 
 
-def measures_csv(shown: Several) -> str:
+def measures_csv(group: HeadGroup) -> str:
     """A row a head, in the order of layers and heads counted from 1: every measure, float32 with every digit, empty where it cannot
     be taken; the model and its fingerprint."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["attention", "layer", "head", *(f"{m.name} ({m.unit})" for m in MEASURES.values()), "model", "fingerprint"])
-    model = shown.trace.model
-    for n, (site, head) in enumerate(shown.heads):
-        numbers = ["" if values is None else str(values[n].numpy()) for values in shown.values.values()]
+    model = group.trace.model
+    for n, (site, head) in enumerate(group.heads):
+        numbers = ["" if values is None else str(values[n].numpy()) for values in group.values.values()]
         writer.writerow([words.kind_title(site), site.layer + 1, head + 1, *numbers, model.name, model.fingerprint])
     return out.getvalue()
