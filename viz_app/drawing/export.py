@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from html import escape
 
 import numpy as np
@@ -112,25 +112,7 @@ def head_svg(
     note = what_is_drawn(drawn, site)
     wide = max(LEFT + cols * CELL + RIGHT, 20 + width_of(title, bold=True), LEFT + 136 + width_of(unit), LEFT + 10 + width_of(note))
     width, height = math.ceil(wide), TOP + rows * CELL + BOTTOM
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="sans-serif" font-size="12" fill="{TEXT}">',
-        '<defs><pattern id="masked" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        f'<rect width="5" height="5" fill="{PAPER}"/><rect width="1.2" height="5" fill="{HATCH}"/></pattern></defs>',
-        f'<rect width="{width}" height="{height}" fill="{PAPER}"/>',
-        f'<text x="10" y="20" font-weight="600">{escape(title)}</text>',
-    ]
-    for q in range(rows):
-        for k in range(cols):
-            said = "largest " * (drawn.block > 1) + str(drawn.weights[q, k])
-            fill = ramp(float(shades[q, k]))
-            if drawn.blocked[q, k]:
-                said, fill = "masked", "url(#masked)"
-            fill = LEFT_OUT if k in left_out else fill
-            parts.append(
-                f'<rect x="{LEFT + k * CELL}" y="{TOP + q * CELL}" width="{CELL}" height="{CELL}" fill="{fill}" '
-                f'stroke="#d3d9e6" stroke-width="0.5"><title>{said}</title></rect>'
-            )
+    parts = [*_svg_head(width, height, title), *_svg_cells(drawn, shades, left_out)]
     names = [shortened(label.text, LONGEST) for label in drawn.queries]
     parts += [_text(LEFT - 6, TOP + (q + 0.65) * CELL, name, "end") for q, name in enumerate(names)]
     parts += [
@@ -141,6 +123,34 @@ def head_svg(
     parts += [_text(LEFT, TOP + rows * CELL + 44, note, "start")] * bool(note)
     parts.append("</svg>")
     return "".join(parts)
+
+
+def _svg_head(width: int, height: int, title: str) -> list[str]:
+    """The beginning of the drawing: its size, the hatching, the paper and the title."""
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="sans-serif" font-size="12" fill="{TEXT}">',
+        '<defs><pattern id="masked" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        f'<rect width="5" height="5" fill="{PAPER}"/><rect width="1.2" height="5" fill="{HATCH}"/></pattern></defs>',
+        f'<rect width="{width}" height="{height}" fill="{PAPER}"/>',
+        f'<text x="10" y="20" font-weight="600">{escape(title)}</text>',
+    ]
+
+
+def _svg_cells(drawn: Cells, shades: np.ndarray, left_out: Collection[int]) -> Iterator[str]:
+    """A square a weight; keys in `left_out` are hidden."""
+    rows, cols = drawn.weights.shape
+    for q in range(rows):
+        for k in range(cols):
+            said = "largest " * (drawn.block > 1) + str(drawn.weights[q, k])
+            fill = ramp(float(shades[q, k]))
+            if drawn.blocked[q, k]:
+                said, fill = "masked", "url(#masked)"
+            fill = LEFT_OUT if k in left_out else fill
+            yield (
+                f'<rect x="{LEFT + k * CELL}" y="{TOP + q * CELL}" width="{CELL}" height="{CELL}" fill="{fill}" '
+                f'stroke="#d3d9e6" stroke-width="0.5"><title>{said}</title></rect>'
+            )
 
 
 def what_is_drawn(drawn: Cells, site: AttentionSite) -> str:

@@ -53,29 +53,40 @@ def framed(
     lines, notes = textwrap.wrap(title, wrap), textwrap.wrap(note, wrap)
     under = NOTE_LINE * len(notes) + NOTE_GAP if notes else 0
     room = 20 * max(len(lines), 2 if wrap < 50 else 1)  # narrow pictures stand side by side: two lines for each
-    words = {"text": "<br>".join(lines), "font": {"size": 14, "weight": 600}, "xref": "container", "yref": "container"}
-    words |= {"x": 0, "xanchor": "left", "y": 1 - 21 / (height + under), "yanchor": "bottom", "pad": {"l": 2}}
     sides = {"showgrid": False, "zeroline": False, "automargin": True}
     margins = {"l": 55, "r": 10, "t": 14 + room, "b": 45, **margin}
     return go.Figure({
         "data": list(traces),
         "layout": {
             "template": {},
-            "title": words,
+            "title": _title(lines, height + under),
             "height": height + under,
             "margin": {**margins, "b": margins["b"] + under},
             "annotations": [_note(notes, look, margins["l"])] if notes else [],
             "showlegend": False,
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": look.text, "family": FONT},
-            "hoverlabel": {"bgcolor": look.paper, "font": {"color": look.text}},
-            "modebar": {"color": look.quiet, "bgcolor": "rgba(0,0,0,0)"},
+            **_colours(look),
             "xaxis": {**sides, **x},
             "yaxis": {**sides, "autorange": "reversed", **y},
             **layout,
         },
     })
+
+
+def _colours(look: Look) -> dict[str, object]:
+    """A figure on the page's own ground, its letters in the page's colours."""
+    return {
+        "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "font": {"color": look.text, "family": FONT},
+        "hoverlabel": {"bgcolor": look.paper, "font": {"color": look.text}},
+        "modebar": {"color": look.quiet, "bgcolor": "rgba(0,0,0,0)"},
+    }  # fmt: skip
+
+
+def _title(lines: Sequence[str], height: int) -> dict[str, object]:
+    """A figure's title, its first line at the upper edge."""
+    return {
+        "text": "<br>".join(lines), "font": {"size": 14, "weight": 600}, "xref": "container", "yref": "container",
+        "x": 0, "xanchor": "left", "y": 1 - 21 / height, "yanchor": "bottom", "pad": {"l": 2},
+    }  # fmt: skip
 
 
 def larger(chart: Chart) -> Chart:

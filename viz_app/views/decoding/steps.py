@@ -54,6 +54,11 @@ def stepper(story: Story, scope: Scope, reading: ShownAttention, terms: words.Te
         "work": _multiply_adds(story, scope),
         "unforceable": [scope.config.pad_id, scope.config.start_id],
     }
+    return pack(header, **_arrays(story, reading, block))
+
+
+def _arrays(story: Story, reading: ShownAttention, block: int) -> dict[str, np.ndarray]:
+    """What each of the two runs says and reads at every position."""
     arrays = {}
     for name, run in (("parallel", story.parallel), ("serial", story.serial)):
         ids = candidates(run)
@@ -66,7 +71,7 @@ def stepper(story: Story, scope: Scope, reading: ShownAttention, terms: words.Te
         arrays |= {f"{name}_{part}": values.numpy() for part, values in run.states.items()}
     if story.method.how == "sample":
         arrays["drawn_p"] = drawn_from(story).gather(1, candidates(story.serial)).numpy()
-    return pack(header, **arrays)
+    return arrays
 
 
 def source_labels(story: Story, reading: ShownAttention) -> list[Label]:

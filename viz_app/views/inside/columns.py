@@ -50,19 +50,34 @@ def columns(site: AttentionSite, made: dict[str, Tensor]) -> dict[str, Column]:
         "terms": ("terms",), "scores": ("raw",) if name == "scaled dot" else ("scores",), "v": ("v", "b"),
     }
     scale = {column: max(peak(made[array]) for array in of) for column, of in together.items()}
-    value, left, right = ("h", "W s", "U h") if alignment else ("v", *_sides(name))
-    d, d_terms = len(made["q"]), len(made["compared_q"])
+    value = "h" if alignment else "v"
     arrives = ("s (top), h", ("s", "h")) if alignment else ("a", ("a", "a"))
-    mixed = name in ("general", "additive")     # then a number of q has no one number that it turns into
-    met = ({"top": "compared_q"}, {"row": "compared_k"})
-    times: Why = (f"= {left} ", met[0], f" × {right} ", met[1])
-    of_term: dict[str, Why] = {
-        "scaled dot": ("= ", {"row": "products"}, f" / √{d}"),
-        "cosine": (f"= t {_t(site):.4g} × q̂ ", met[0], " × k̂ ", met[1]),
-        "additive": ("= v ", {"top": "learned_v"}, " × ", {"row": "products"}),
-    }
     found = {
         "a": Column(arrives[0], _sizes(made, "a", "memory", scale["a"]), "strip", "memory", scale["a"], arrives[1]),
+        **_comparison(site, made, scale),
+        "masked": Column("+ mask", "", "number", "masked", scale["scores"]),
+        "weights": Column("softmax", "weight, 0 to 1", "weight", "weights"),
+        "v": Column(value, f"{len(made['b'])} numbers, ±{_brief(scale['v'])}", "strip", "v", scale["v"], family="v"),
+        "parts": Column(f"weight × {value}", f"on the scale of {value}, ±{_brief(scale['v'])}", "strip", "parts", scale["v"],
+                        family="v", why=("= weight ", {"key": "weights"}, f" × {value} ", {"row": "v"})),
+    }  # fmt: skip
+    return found | _named(site, made, found["terms"])
+
+
+def _comparison(site: AttentionSite, made: dict[str, Tensor], scale: dict[str, float]) -> dict[str, Column]:
+    """The columns in which q meets k, from both vectors to the score."""
+    name = site.similarity.name
+    left, right = ("W s", "U h") if words.is_alignment(site) else _sides(name)
+    d, d_terms = len(made["q"]), len(made["compared_q"])
+    mixed = name in ("general", "additive")     # then a number of q has no one number that it turns into
+    q, k = {"top": "compared_q"}, {"row": "compared_k"}
+    times: Why = (f"= {left} ", q, f" × {right} ", k)
+    of_term: dict[str, Why] = {
+        "scaled dot": ("= ", {"row": "products"}, f" / √{d}"),
+        "cosine": (f"= t {_t(site):.4g} × q̂ ", q, " × k̂ ", k),
+        "additive": ("= v ", {"top": "learned_v"}, " × ", {"row": "products"}),
+    }
+    return {
         "k": Column("q (top), k", _sizes(made, "q", "k", scale["k"]), "strip", "k", scale["k"], ("q", "k"),
                     "" if mixed else "terms"),
         "sides": Column(f"{left} (top), {right}", _sizes(made, "compared_q", "compared_k", scale["sides"]), "strip",
@@ -70,7 +85,7 @@ def columns(site: AttentionSite, made: dict[str, Tensor]) -> dict[str, Column]:
         "products": Column(
             "tanh of their sum" if name == "additive" else "q ∘ k", f"number by number, ±{_brief(scale['products'])}", "strip",
             "products", scale["products"], family="terms",
-            why=("= tanh(", met[0], " + ", met[1], ")") if name == "additive" else times,
+            why=("= tanh(", q, " + ", k, ")") if name == "additive" else times,
         ),
         "terms": Column(_term(name), f"sums to the {_score(site)}, ±{_brief(scale['terms'])}", "strip", "terms", scale["terms"],
                         family="terms", why=of_term.get(name, times)),
@@ -80,13 +95,7 @@ def columns(site: AttentionSite, made: dict[str, Tensor]) -> dict[str, Column]:
             "scores", scale["scores"],
             why=("= ", {"key": "raw"}, f" / √{d}") if name == "scaled dot" else (f"the sum of {d_terms} numbers",),
         ),
-        "masked": Column("+ mask", "", "number", "masked", scale["scores"]),
-        "weights": Column("softmax", "weight, 0 to 1", "weight", "weights"),
-        "v": Column(value, f"{len(made['b'])} numbers, ±{_brief(scale['v'])}", "strip", "v", scale["v"], family="v"),
-        "parts": Column(f"weight × {value}", f"on the scale of {value}, ±{_brief(scale['v'])}", "strip", "parts", scale["v"],
-                        family="v", why=("= weight ", {"key": "weights"}, f" × {value} ", {"row": "v"})),
     }  # fmt: skip
-    return found | _named(site, made, found["terms"])
 
 
 def _named(site: AttentionSite, made: dict[str, Tensor], terms: Column) -> dict[str, Column]:

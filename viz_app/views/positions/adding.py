@@ -28,8 +28,7 @@ TOKEN = Whole("positions-token", 0)
 
 def added(run: CurrentRun) -> None:
     """(x + p)·W beside [x; p]·[W; W], with the model's embeddings, positions and its first W_Q."""
-    trace, config = run.trace, run.scope.config
-    model = run.scope.model
+    trace, config, model = run.trace, run.scope.config, run.scope.model
     first = f"{model.stack}.layers.0.self_attn"
     if model.is_recurrent or first not in trace.attention:
         ui.written(trace, run.terms, run.stale)
@@ -49,30 +48,33 @@ def added(run: CurrentRun) -> None:
     x, p = _vectors(run)
     weight, bias = site.projections["W_Q"]
     both = add_or_concatenate(x, p, weight.T)
-    colours = look(st.context.theme.type)
     sums = {"token x": x, f"position p({token})": p, "x + p": x + p, "[x; p]·[I; I]": both.folded}
     own = slice(head * site.d_head, (head + 1) * site.d_head)        # the columns of W_Q that make this head's queries
     products = {"(x + p)·W": both.added[:, own], "[x; p]·[W; W]": both.concatenated[:, own]}
-    file, note = file_name(run.trace, "added"), caption(of_model(trace, model.fields[0].name))
-    left, right = st.columns(2, gap="medium")
-    for column, rows, key, title, axis in (
-        (left, sums, "sum", f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum", "dimension"),
-        (right, products, "product", say.through(config, words.place(site, head)), "dimension of the query"),
-    ):
-        figure = figures.strips({name: values[token] for name, values in rows.items()}, colours, title, axis, note)
-        column.plotly_chart(ui.presented(figure), theme=None, key=f"positions-{key}", config=ui.camera(f"{file}.{key}"))
+    _strips(run, token, {
+        "sum": (sums, f"“{tokens[token]}” at place {token}: its vector, the place's, and their sum", "dimension"),
+        "product": (products, say.through(config, words.place(site, head)), "dimension of the query"),
+    })
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
         st.markdown(say.adding(x, p, config.positions))
         with st.container(horizontal=True, gap="small", key="downloads"):
             numbers = {"x": x, "p": p, "W": weight.T, "added": both.added, "concatenated": both.concatenated}
-            about = partial(facts, run.trace)
-            ui.download("x, p, W and both products, npz", lambda: files.tensors_npz(numbers), f"{file}.npz", about=about)
+            file, about = f"{file_name(run.trace, 'added')}.npz", partial(facts, run.trace)
+            ui.download("x, p, W and both products, npz", lambda: files.tensors_npz(numbers), file, about=about)
     with right:
-        checks = claims.adding(both, x + p)
-        if config.positions != "none" and model.first_reads_sum:
-            checks.append(claims.queries(both, bias, site.q[0]))
+        sums_up = config.positions != "none" and model.first_reads_sum
+        checks = [*claims.adding(both, x + p), *([claims.queries(both, bias, site.q[0])] if sums_up else [])]
         ui.checks_panel(ui.checked(checks), words.trained(run.scope.training))
+
+
+def _strips(run: CurrentRun, token: int, pictures: dict[str, tuple[dict[str, Tensor], str, str]]) -> None:
+    """The pictures side by side, each the vectors of one token, with a title and the name of its axis."""
+    colours, file = look(st.context.theme.type), file_name(run.trace, "added")
+    note = caption(of_model(run.trace, run.scope.model.fields[0].name))
+    for column, (key, (rows, title, axis)) in zip(st.columns(2, gap="medium"), pictures.items(), strict=True):
+        figure = figures.strips({name: values[token] for name, values in rows.items()}, colours, title, axis, note)
+        column.plotly_chart(ui.presented(figure), theme=None, key=f"positions-{key}", config=ui.camera(f"{file}.{key}"))
 
 
 def _why_not_added(model: Model) -> str:

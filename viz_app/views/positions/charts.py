@@ -76,27 +76,37 @@ def wavelength_chart(
     dots = (
         alt.Chart(data).mark_circle(size=30, opacity=0.9).encode(x=x, y=y, tooltip=tooltip, color=alt.value("#8f96a3"))
     )
+    marks = (
+        alt.Chart(_chosen_waves(values, dims))
+        .mark_circle(size=110, opacity=1)
+        .encode(x=x, y=y, tooltip=tooltip, color=alt.Color("colour:N", scale=None))
+    )
+    numbers = marks.mark_text(align="left", baseline="top", dx=2, dy=7, fontSize=12).encode(text="dimension:N")
+    rule, word = _length_rule(n)
+    return titled(dots + rule + word + marks + numbers, title, 400)
+
+
+def _chosen_waves(values: np.ndarray, dims: Sequence[int]) -> pd.DataFrame:
+    """The chosen dimensions that turn at all, in the colours of their curves."""
     chosen = [(i, dim) for i, dim in enumerate(dims) if values[dim] < NEVER]
-    picked = pd.DataFrame(
+    return pd.DataFrame(
         {
             "dimension": [dim for _, dim in chosen],
             "wavelength": [values[dim] for _, dim in chosen],
             "colour": [LINES[i % len(LINES)] for i, _ in chosen],
         }
     )
-    marks = (
-        alt.Chart(picked)
-        .mark_circle(size=110, opacity=1)
-        .encode(x=x, y=y, tooltip=tooltip, color=alt.Color("colour:N", scale=None))
-    )
-    numbers = marks.mark_text(align="left", baseline="top", dx=2, dy=7, fontSize=12).encode(text="dimension:N")
+
+
+def _length_rule(n: int) -> tuple[alt.Chart, alt.Chart]:
+    """A dashed line at the length, and what it is."""
     rule = alt.Chart(pd.DataFrame({"n": [n]})).mark_rule(strokeDash=[5, 4], color="#8f96a3").encode(y="n:Q")
     word = (
         alt.Chart(pd.DataFrame({"n": [n], "word": [f"the {n} positions shown"]}))
         .mark_text(align="right", baseline="bottom", dy=-3, color="#8f96a3", fontSize=12)
         .encode(x=alt.value("width"), y="n:Q", text="word:N")
     )
-    return titled(dots + rule + word + marks + numbers, title, 400)
+    return rule, word
 
 
 def heatmap(
