@@ -34,7 +34,7 @@ def note(slot: DeltaGenerator, text: str, bad: bool = False, *, key: str) -> Non
 
 def headline(question: str, answer: str) -> None:
     """What a page asks, and in one sentence how its pictures answer; the field's own words say on hover what they mean."""
-    asked, answered = words.explained(question, answer)
+    asked, answered = words.annotate(question, answer)
     st.html(f'<div class="headline"><h1>{asked}</h1><p>{answered}</p></div>')
 
 

@@ -79,7 +79,7 @@ def answers(scope: models.Scope, texts: Sequence[str]) -> dict[str, Any]:
 def all_answers(folder: Path, scope: models.Scope) -> dict[str, Any]:
     """What a checkpoint says now and at every snapshot; what the app draws from its record is drawn too."""
     record = scope.training
-    words.trained(record), from_rnn_learners.table([from_rnn_learners._learner(scope, "one")])
+    words.training_summary(record), from_rnn_learners.table([from_rnn_learners._learner(scope, "one")])
     attention_growth_files.loss_curve(record.get("curve", []), 7, "#000", "#000")
     if record.get("by_length"):
         from_rnn_charts.by_length({scope.name: record["by_length"]}, "title")

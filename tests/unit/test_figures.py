@@ -255,8 +255,9 @@ def test_a_translation_is_spoken_of_by_its_languages_where_the_name_says_them(na
 
 def test_the_training_record_in_words() -> None:
     record = {"step": 4000, "data": {"generator": "x"}, "scores": {"held-out exact match": 100.0, "cases": 2000}}
-    assert words.trained(record) == "Trained for 4,000 steps on generated examples. Held-out exact match 100 % over 2,000 cases."
-    assert words.trained(record | {"scores": {}}) == words.made(record) == "Trained for 4,000 steps on generated examples."
+    origin = "Trained for 4,000 steps on generated examples."
+    assert words.training_summary(record) == f"{origin} Held-out exact match 100 % over 2,000 cases."
+    assert words.training_summary(record | {"scores": {}}) == words.training_origin(record) == origin
     of_file = {"step": 1, "data": {"file": "pairs.tsv"}, "scores": {"held-out BLEU": 45.272}}
-    assert words.trained(of_file) == "Trained for 1 steps on pairs.tsv. Held-out BLEU 45.27."
-    assert words.trained({}) == ""
+    assert words.training_summary(of_file) == "Trained for 1 steps on pairs.tsv. Held-out BLEU 45.27."
+    assert words.training_summary({}) == ""

@@ -39,7 +39,7 @@ TABLE = {
 
 
 def test_the_first_of_each_of_the_fields_words_is_explained_on_hover() -> None:
-    question, answer = words.explained("Inside a head: <b>?", "Heads & tokens: a token, two heads, a query, tokens.")
+    question, answer = words.annotate("Inside a head: <b>?", "Heads & tokens: a token, two heads, a query, tokens.")
     assert question == "Inside a <abbr>head</abbr>: &lt;b&gt;?"
     assert answer == "Heads &amp; <abbr>tokens</abbr>: a token, two heads, a <abbr>query</abbr>, tokens."
     for name, meaning in words.GLOSSARY.items():
@@ -47,8 +47,8 @@ def test_the_first_of_each_of_the_fields_words_is_explained_on_hover() -> None:
 
 
 def test_a_model_without_snapshots_says_why_it_has_no_slider() -> None:
-    assert words.unkept([0, 500]) == ""
-    assert words.unkept([]).endswith("Of this one only the finished weights were kept.")
+    assert words.no_snapshots([0, 500]) == ""
+    assert words.no_snapshots([]).endswith("Of this one only the finished weights were kept.")
 
 
 @pytest.fixture(scope="module")
@@ -188,8 +188,8 @@ def test_one_language_alone_is_not_spoken_of(name: str) -> None:
 
 
 def test_where_a_model_was_trained_is_said_once() -> None:
-    assert "Trained for 4,000 steps on pairs.tsv." in words.trained({"step": 4000, "data": {"file": "pairs.tsv"}})
-    assert "Trained for 7 steps." in words.trained({"step": 7, "data": {}})
+    assert "Trained for 4,000 steps on pairs.tsv." in words.training_summary({"step": 4000, "data": {"file": "pairs.tsv"}})
+    assert "Trained for 7 steps." in words.training_summary({"step": 7, "data": {}})
 
 
 # another similarity on the same weights
@@ -199,7 +199,7 @@ def test_where_a_model_was_trained_is_said_once() -> None:
 def test_numbers_of_a_similarity_that_nobody_trained_are_said_and_begin_as_they_are_said_to(name):
     torch.manual_seed(3)
     first, second = (dict(LearnedSimilarity(name, 7, 7, 5).named_parameters()) for _ in range(2))
-    said = words.trained_otherwise({"step": 1500}, "scaled dot", name)
+    said = words.training_of_swapped({"step": 1500}, "scaled dot", name)
     measured = f"Trained for 1,500 steps. That was with the scaled dot similarity: scored by {name}, as here, nothing was measured."
     if not first:
         assert said == measured

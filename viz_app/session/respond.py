@@ -32,7 +32,7 @@ def read(session: LiveSession, *texts: str) -> tuple[Trace | None, dict[str, dic
         empty = next(field.name for field, text in zip(fields, texts, strict=True) if field.optional and not text.strip())
         notes[empty] = small_print(words.ONE_TEXT)
     for name, warning in scope.warnings(*texts).items():
-        notes[name] = small_print(words.warned(notes[name]["rows"][0][1], warning))
+        notes[name] = small_print(words.with_warning(notes[name]["rows"][0][1], warning))
     session.show(CurrentRun(scope, trace))
     return trace, notes
 

@@ -81,7 +81,7 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
         return session.name, None if url_state.follows() else session.scope
     session.picked = name
     # how good it is, the page says of the weights it shows
-    more = words.made(scope.training) or (SHOWN if scope.model.what_it_answers else "")
+    more = words.training_origin(scope.training) or (SHOWN if scope.model.what_it_answers else "")
     note(_room(), f"{words.sentence(family_of(scope.config).name)} {more}", key=CHECKPOINT.name)
     return folder, scope
 

@@ -26,7 +26,7 @@ def line(name: str, described: Description | None) -> str:
     if described is None:
         return f"{Path(name).name} — own module" if name == checkpoints.module() else name
     task, first = _task(described), list(described.training.get("scores", {}).items())[:1]
-    score = words.measured(dict(first)).removeprefix("held-out ")
+    score = words.score_summary(dict(first)).removeprefix("held-out ")
     return f"{name} — " + "; ".join(filter(None, [words.TASKS.get(task, task), described.family.name, score]))
 
 

@@ -1,4 +1,4 @@
-"""What the app says, in words: `words.kind_title`, `words.terms`, `words.trained` and so on, by purpose in four files."""
+"""What the app says, in words: `words.kind_title`, `words.terms`, `words.training_summary` and so on, by purpose in four files."""
 
 from viz_app.words.attention import (  # fmt: skip
     JOINED,
@@ -18,7 +18,7 @@ from viz_app.words.attention import (  # fmt: skip
     sides,
     where_from,
 )
-from viz_app.words.glossary import GLOSSARY, entries, explained
+from viz_app.words.glossary import GLOSSARY, annotate, entries
 from viz_app.words.terms import (  # fmt: skip
     ONE_TEXT,
     TASKS,
@@ -29,24 +29,25 @@ from viz_app.words.terms import (  # fmt: skip
 from viz_app.words.training import (  # fmt: skip
     after_steps,
     at_step,
-    dropped,
     length,
     listed,
-    made,
-    measured,
+    no_snapshots,
     score,
+    score_summary,
     sentence,
-    trained,
-    trained_briefly,
-    trained_otherwise,
-    unequal,
-    unkept,
-    warned,
+    similarity_dropped,
+    training_brief,
+    training_of_swapped,
+    training_origin,
+    training_summary,
+    unequal_training,
+    with_warning,
 )
 
 __all__ = [
-    "GLOSSARY", "JOINED", "ONE_TEXT", "STEP", "TASKS", "Stream", "Terms", "after_steps", "at_step", "axes", "departures", "dropped",
-    "entries", "explained", "formula", "formula_tex", "head_title", "how_to_read", "is_alignment", "kind_short", "kind_subtitle",
-    "kind_title", "layer_place", "length", "listed", "made", "measured", "place", "score", "sentence", "sides", "terms", "trained",
-    "trained_briefly", "trained_otherwise", "unequal", "unkept", "warned", "where_from",
+    "GLOSSARY", "JOINED", "ONE_TEXT", "STEP", "TASKS", "Stream", "Terms", "after_steps", "annotate", "at_step", "axes",
+    "departures", "entries", "formula", "formula_tex", "head_title", "how_to_read", "is_alignment", "kind_short",
+    "kind_subtitle", "kind_title", "layer_place", "length", "listed", "no_snapshots", "place", "score", "score_summary",
+    "sentence", "sides", "similarity_dropped", "terms", "training_brief", "training_of_swapped", "training_origin",
+    "training_summary", "unequal_training", "where_from", "with_warning",
 ]  # fmt: skip

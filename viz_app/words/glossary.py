@@ -114,7 +114,7 @@ LETTERS = {
 _WORD = re.compile(rf"\b({'|'.join(sorted(GLOSSARY, key=len, reverse=True))})s?\b")
 
 
-def explained(*texts: str) -> list[str]:
+def annotate(*texts: str) -> list[str]:
     """Each of these texts as HTML, where the first of every word in GLOSSARY, over all of them, is marked as explained."""
     known: set[str] = set()
 

@@ -11,7 +11,7 @@ def length(tokens: Sequence[str], n_ctx: int, unknown: Sequence[str]) -> str:
     return f"{len(tokens)} of at most {n_ctx} tokens.{missing}"
 
 
-def warned(note: str, warning: str) -> str:
+def with_warning(note: str, warning: str) -> str:
     """A note on a text, with what a person should know of it."""
     return f"{note} {warning}.".strip()
 
@@ -21,7 +21,7 @@ def after_steps(step: int) -> str:
     return f"the weights after {step:,} step{'s' * (step != 1)}"
 
 
-def unkept(snapshots: Sequence[int]) -> str:
+def no_snapshots(snapshots: Sequence[int]) -> str:
     """Why there is no slider over the training of a model of which no `snapshots` were kept; empty where there are some."""
     if snapshots:
         return ""
@@ -35,7 +35,7 @@ def at_step(step: int, scores: dict) -> str:
     """What the page shows while it stands at an earlier step of training, and how good those weights were."""
     return (
         f"The line above and all pictures below are of {after_steps(step)}, reading the same text as the finished model. "
-        f"Of these weights: {measured(scores) or 'no score was measured'}."
+        f"Of these weights: {score_summary(scores) or 'no score was measured'}."
     )
 
 
@@ -44,7 +44,7 @@ def score(metric: str, value: float) -> str:
     return f"{round(value, 2):g}{' %' if metric.endswith(('exact match', 'accuracy')) else ''}"
 
 
-def unequal(steps: Mapping[str, int]) -> str:
+def unequal_training(steps: Mapping[str, int]) -> str:
     """That models which are compared were trained for different numbers of steps, and for how many each, longest first; empty
     where they were trained alike."""
     if len(set(steps.values())) < 2:
@@ -66,14 +66,14 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
-def measured(scores: dict) -> str:
+def score_summary(scores: dict) -> str:
     """Scores, and over how many cases; empty if there is none."""
     said = [f"{name} {score(name, v)}" for name, v in scores.items() if name != "cases" and isinstance(v, int | float)]
     over = f" over {scores['cases']:,} cases" if isinstance(scores.get("cases"), int) else ""
     return "; ".join(said) + over if said else ""
 
 
-def made(training: dict) -> str:
+def training_origin(training: dict) -> str:
     """How these weights came about, in one sentence; empty if their record does not say."""
     if not training.get("step"):
         return ""
@@ -82,25 +82,25 @@ def made(training: dict) -> str:
     return f"Trained for {training['step']:,} steps{on}."
 
 
-def trained(training: dict) -> str:
+def training_summary(training: dict) -> str:
     """How these weights came about and how good they are, in one line; empty if their record does not say."""
-    said = measured(scores) if isinstance(scores := training.get("scores"), dict) else ""
-    return " ".join(filter(None, [made(training), said and f"{said[:1].upper()}{said[1:]}."]))
+    said = score_summary(scores) if isinstance(scores := training.get("scores"), dict) else ""
+    return " ".join(filter(None, [training_origin(training), said and f"{said[:1].upper()}{said[1:]}."]))
 
 
-def trained_briefly(name: str, training: dict) -> str:
+def training_brief(name: str, training: dict) -> str:
     """Whose weights these are and their score, where there is little room."""
-    said = measured(scores) if isinstance(scores := training.get("scores"), dict) else ""
+    said = score_summary(scores) if isinstance(scores := training.get("scores"), dict) else ""
     return ", ".join(filter(None, [name, f"{training['step']:,} steps" if training.get("step") else "not trained", said]))
 
 
-def trained_otherwise(training: dict, own: str, name: str) -> str:
+def training_of_swapped(training: dict, own: str, name: str) -> str:
     """The same of weights that are scored by another similarity than they were trained with."""
-    said = f"{made(training)} That was with the {own} similarity: scored by {name}, as here, nothing was measured."
+    said = f"{training_origin(training)} That was with the {own} similarity: scored by {name}, as here, nothing was measured."
     return f"{said}{_untrained(name)}"
 
 
-def dropped(name: str, own: str) -> str:
+def similarity_dropped(name: str, own: str) -> str:
     """That a page shows a model with its own similarity, though another was chosen elsewhere."""
     return (
         f"This page shows the model with the similarity it was trained with, {own}. The one you chose, {name}, holds on the pages "

@@ -40,5 +40,5 @@ def no_attention(run: CurrentRun, written: DeltaGenerator, step: int | None = No
             )
             ui.download("All states, npz", lambda: states.states_npz(now()), f"{name}.npz", about=lambda: facts(now()))
     with checked:
-        ui.checks_panel(drawn["checks"], words.trained(at_step(run, step).scope.training))
+        ui.checks_panel(drawn["checks"], words.training_summary(at_step(run, step).scope.training))
     return partial(without_attention, step=step)

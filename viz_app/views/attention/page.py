@@ -74,7 +74,7 @@ def _explanation(run: CurrentRun, trace: Trace, site: AttentionSite, head: int) 
     place = words.place(site, head)
     read = words.how_to_read(site, writes(trace, site))
     config, snapshots = run.scope.config, run.scope.snapshots
-    parts = f"**{place}.** {words.where_from(site, run.terms)}", read, words.departures(config), words.unkept(snapshots)
+    parts = f"**{place}.** {words.where_from(site, run.terms)}", read, words.departures(config), words.no_snapshots(snapshots)
     return "\n\n".join(part for part in parts if part)
 
 

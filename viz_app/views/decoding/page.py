@@ -65,7 +65,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
             st.markdown("\n\n".join(part for part in parts if part))
         _downloads(run, choices)
     with right:
-        ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
+        ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))
 
 
 def _downloads(run: CurrentRun, choices: Choices) -> None:

@@ -51,7 +51,7 @@ def fastest(learners: Sequence[Learner]) -> str:
                     f"{learned[0].learned_at:,}; last: {_bold(last)}, at step {learned[-1].learned_at:,}.")
     if never:
         said.append(f"Not reached within their training: {', '.join(never)}.")
-    unequal = words.unequal({f"**{one.what}**": one.steps for one in learners})
+    unequal = words.unequal_training({f"**{one.what}**": one.steps for one in learners})
     return " ".join([*said, unequal] if unequal else said)
 
 

@@ -66,7 +66,7 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
     steps = [label.text for label in step_labels(target, is_closed=True)]
     left, right = st.columns(2, gap="medium")
     with left, st.container(key="explanation"):
-        unequal = words.unequal({scope.name: int(scope.training.get("step", 0)) for scope in scopes})
+        unequal = words.unequal_training({scope.name: int(scope.training.get("step", 0)) for scope in scopes})
         st.markdown(say.divergence(float(apart.mean()), int(apart.argmax()), float(apart.max()), unequal))
         st.markdown(say.JENSEN_SHANNON)
         tokens = [label.text for label in labels(source)]

@@ -35,7 +35,7 @@ def three(run: CurrentRun) -> None:
     if len(there) < len(found):
         ui.note(st.empty(), say.missing([title for title in found if title not in there]), key="from-rnn-three")
     texts = {title: cache.trace(scope, (source.text, "")).output for title, scope in there.items()}
-    whose = {title: words.trained_briefly(scope.name, scope.training) for title, scope in there.items()}
+    whose = {title: words.training_brief(scope.name, scope.training) for title, scope in there.items()}
     written = [draw.Version(title, whose[title], texts[title]) for title in there]
     typed = run.trace.streams["target"].text if run.trace.teacher_forced else ""
     reference = typed or draw.nearest(references(source.text), written)
@@ -50,7 +50,7 @@ def three(run: CurrentRun) -> None:
         st.markdown(say.WHY)
     with right:
         checks = check_fixed_vector(fixed.model, cache.trace(fixed, (source.text, "")))
-        ui.checks_panel(ui.checked(checks), words.trained(fixed.training))
+        ui.checks_panel(ui.checked(checks), words.training_summary(fixed.training))
 
 
 def _bottleneck(scope: Scope, run: CurrentRun) -> draw.Bottleneck:

@@ -140,5 +140,5 @@ def drop_similarity(run: CurrentRun) -> None:
     """On a page that shows a model with its own similarity: say so where another was chosen, and let that go."""
     if name := other_similarity(run):
         with st.container(horizontal=True, gap="small", vertical_alignment="center", key="dropped"):
-            plain(small_print(words.dropped(name, run.scope.model.similarity)), key="note dropped")
+            plain(small_print(words.similarity_dropped(name, run.scope.model.similarity)), key="note dropped")
             st.button("Let it go", key="drop", on_click=url_state.keep, args=(SIMILARITY, None))

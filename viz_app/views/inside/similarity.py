@@ -31,7 +31,7 @@ def note(own: CurrentRun, swapped_run: CurrentRun, site: str, head: int, name: s
 def trained(run: CurrentRun, name: str) -> str:
     """How the weights came about, and how good they are under the similarity of this name, "" for the model's own."""
     record = run.scope.training
-    return words.trained_otherwise(record, run.scope.config.similarity, name) if name else words.trained(record)
+    return words.training_of_swapped(record, run.scope.config.similarity, name) if name else words.training_summary(record)
 
 
 def swapped(own: Trace, other: Trace, site: AttentionSite, head: int, name: str, trained: str) -> str:

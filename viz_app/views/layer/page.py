@@ -56,4 +56,4 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
             ui.download("This token, CSV", of(files.layers_csv), files.name(view, "csv"), "text/csv", about)
             ui.download("Its vectors, npz", of(files.layers_npz), files.name(view, "npz"), about=about)
     with right:
-        ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
+        ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))

@@ -56,7 +56,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGen
         st.markdown(text.rules(view.sites[1], has_stream, run.scope.model.can_write))
         _downloads(view, lambda: views(session.run, choices)[1])
     with right:
-        ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
+        ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))
 
 
 def _if_there(run: CurrentRun, act: Callable[..., None]) -> Callable[..., None]:

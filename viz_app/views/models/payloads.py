@@ -87,7 +87,7 @@ def opened_card(run: CurrentRun) -> dict[str, Any]:
 
 
 def _record(training: dict[str, Any]) -> dict[str, str]:
-    return {"scores": text.scores(training), "made": words.made(training), "licence": training.get("licence", "")}
+    return {"scores": text.scores(training), "made": words.training_origin(training), "licence": training.get("licence", "")}
 
 
 def _href(name: str) -> str:

@@ -57,7 +57,7 @@ def opened_sizes(n_parameters: int, n_ctx: int) -> str:
 def scores(training: dict[str, Any]) -> str:
     """All scores, and over how many cases; that there is none."""
     found = training.get("scores")
-    said = words.measured(found) if isinstance(found, dict) else ""
+    said = words.score_summary(found) if isinstance(found, dict) else ""
     return f"{said[:1].upper()}{said[1:]}." if said else "No score was measured."
 
 

@@ -65,7 +65,7 @@ def added(run: CurrentRun) -> None:
     with right:
         sums_up = config.positions != "none" and model.first_reads_sum
         checks = [*claims.adding(both, x + p), *([claims.queries(both, bias, site.q[0])] if sums_up else [])]
-        ui.checks_panel(ui.checked(checks), words.trained(run.scope.training))
+        ui.checks_panel(ui.checked(checks), words.training_summary(run.scope.training))
 
 
 def _strips(run: CurrentRun, token: int, pictures: dict[str, tuple[dict[str, Tensor], str, str]]) -> None:

@@ -101,7 +101,7 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices) -> None:
                 f"{DistanceView(run, choices).file}.csv", "text/csv", lambda: facts(session.run.trace),
             )
     with right:
-        ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
+        ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))
 
 
 def _choose_pair(query: int, key: int) -> None:

@@ -62,7 +62,7 @@ def shuffle(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
                 f"{file_name(run.trace, payloads.FILE)}.csv", "text/csv",
                 lambda: facts(session.run.trace),
             )
-        ui.checks_panel(drawn["checks"], words.trained(scope.training))
+        ui.checks_panel(drawn["checks"], words.training_summary(scope.training))
     return None if writing else made
 
 

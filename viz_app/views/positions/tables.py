@@ -211,7 +211,7 @@ def _foot(run: CurrentRun, view: TableView) -> None:
             )
         st.caption(say.PICTURES)
     with right:
-        ui.checks_panel(ui.checked(_checks(run, view)), words.trained(run.scope.training))
+        ui.checks_panel(ui.checked(_checks(run, view)), words.training_summary(run.scope.training))
 
 
 def _name(run: CurrentRun, view: TableView, *parts: str) -> str:

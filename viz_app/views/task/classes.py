@@ -88,4 +88,5 @@ def check_probabilities(runs: list[LambdaRun]) -> Check:
 def _score(scores: dict[str, Any]) -> str:
     """The first of a model's scores, over how many cases, and its perplexity there."""
     names = [name for name in scores if name != "cases"][:1]
-    return text.score(words.measured({name: scores[name] for name in (*names, "cases") if name in scores}), scores.get(PERPLEXITY))
+    summary = words.score_summary({name: scores[name] for name in (*names, "cases") if name in scores})
+    return text.score(summary, scores.get(PERPLEXITY))

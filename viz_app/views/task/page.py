@@ -65,4 +65,4 @@ def _lay_out(drawn: Pictures, run: CurrentRun, choices: Choices, strip: DeltaGen
             about = lambda: facts(session.run.trace)      # noqa: E731
             ui.download(label, lambda: table(session.run, choices), f"{file_name(run.trace, 'task')}.csv", "text/csv", about)
     with right:
-        ui.checks_panel(drawn["checks"], words.trained(run.scope.training))
+        ui.checks_panel(drawn["checks"], words.training_summary(run.scope.training))

@@ -81,7 +81,7 @@ def purpose(terms: words.Terms, output: Output, training: dict[str, Any]) -> str
     does = terms.purpose or (ANSWERS if not writes else WRITES if output.is_closed else CONTINUES)
     scores = found if isinstance(found := training.get("scores"), dict) else {}
     first = [name for name in scores if name != "cases"][:1]
-    measured = words.measured({name: scores[name] for name in (*first, "cases") if name in scores})
+    measured = words.score_summary({name: scores[name] for name in (*first, "cases") if name in scores})
     return f"This model {does}.{f' {measured[:1].upper()}{measured[1:]}.' if measured else ''}"
 
 
