@@ -287,7 +287,7 @@ def test_nobody_is_left_waiting_when_the_work_itself_breaks_down(monkeypatch: py
 def test_nobody_waits_for_a_long_text_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     together, long = [], "word " * 70
     monkeypatch.setattr(Scope, "run_each", lambda self, pairs, *more: together.append(pairs) or [None for _ in pairs])
-    monkeypatch.setattr(runs, "kept_of", lambda *what, make: None)
+    monkeypatch.setattr(runs, "cached", lambda *what, make: None)
     live.cache.run_together([("eng-fra", texts, ()) for texts in (("Yes.", ""), (long, ""), ("No.", long), ("", ""))])
     assert together == [[("Yes.", None)]]
     live.cache.run_together([("eng-fra", (long, ""), ()), ("no such checkpoint", ("a", ""), ())])

@@ -197,7 +197,7 @@ def test_what_is_drawn_of_one_order_is_not_shown_of_another(scope):
     """The tokens are the same, and the masks are not."""
     text = "badc"
     first, second = (scope.run(text, order=order) for order in ((2, 1, 3, 0), (0, 1, 3, 2)))
-    assert [cache.drawn(run, "test", lambda name=name: name) for run, name in ((first, "first"), (second, "second"))] == [
+    assert [cache.trace_drawing(run, "test", lambda name=name: name) for run, name in ((first, "first"), (second, "second"))] == [
         "first", "second",
     ]  # fmt: skip
-    assert cache.drawn(scope.run(text, order=(2, 1, 3, 0)), "test", lambda: "again") == "first"
+    assert cache.trace_drawing(scope.run(text, order=(2, 1, 3, 0)), "test", lambda: "again") == "first"

@@ -1,51 +1,31 @@
 """Everything the app keeps between reruns and shares between sessions. What is returned here is read-only by convention."""
 
-from viz_app.session.cache.findings import drawn, formula_measures, reach, shuffled, vector_changes
+from viz_app.session.cache.findings import formula_measures, reach, shuffle, trace_drawing, vector_changes
 from viz_app.session.cache.opened import (
+    checkpoint_drawing,
     description,
-    drawn_of,
     is_open,
     opened_as,
     scope,
     snapshot,
-    swapped,
+    with_similarity,
     without_positions,
 )
 from viz_app.session.cache.runs import (
-    again,
-    decoded,
-    forced,
+    autoregression,
     masked_runs,
+    row_trace,
     run_together,
     single_pass,
     snapshot_trace,
     swapped_trace,
+    teacher_forced_trace,
     trace,
-    written,
+    written_ids,
 )
 
 __all__ = [
-    "again",
-    "decoded",
-    "description",
-    "drawn",
-    "drawn_of",
-    "forced",
-    "formula_measures",
-    "is_open",
-    "masked_runs",
-    "opened_as",
-    "reach",
-    "run_together",
-    "scope",
-    "shuffled",
-    "single_pass",
-    "snapshot",
-    "snapshot_trace",
-    "swapped",
-    "swapped_trace",
-    "trace",
-    "vector_changes",
-    "without_positions",
-    "written",
+    "autoregression", "checkpoint_drawing", "description", "formula_measures", "is_open", "masked_runs", "opened_as", "reach",
+    "row_trace", "run_together", "scope", "shuffle", "single_pass", "snapshot", "snapshot_trace", "swapped_trace",
+    "teacher_forced_trace", "trace", "trace_drawing", "vector_changes", "with_similarity", "without_positions", "written_ids",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from models.analysis.reach import reach as reach_of
 from models.architectures import Model
 from models.tokenizers.base import Encoding
 from viz_app.session.cache import store
-from viz_app.session.cache.store import Value, kept_of
+from viz_app.session.cache.store import Value, cached
 
 
 def reach(scope: Scope, source: tuple[int, ...], choice: Choice) -> Reach:
@@ -21,25 +21,25 @@ def reach(scope: Scope, source: tuple[int, ...], choice: Choice) -> Reach:
 
     def work_out() -> Reach:
         first = source[:CHECKED]
-        gap = kept_of(scope, "gap", first, choice, make=lambda: autograd_gap(scope.model, first, choice))
+        gap = cached(scope, "gap", first, choice, make=lambda: autograd_gap(scope.model, first, choice))
         return reach_of(scope.model, source, choice, gap=gap)
 
-    return kept_of(scope, "reach", source, choice, make=work_out)
+    return cached(scope, "reach", source, choice, make=work_out)
 
 
 def vector_changes(scope: Scope, source: tuple[int, ...], places: tuple[int, ...], others: tuple[int, ...]) -> torch.Tensor:
     """How much of its fixed vector each of these places of a source can change."""
-    return kept_of(scope, "vector changes", source, places, others,
+    return cached(scope, "vector changes", source, places, others,
                    make=lambda: changes_of_vector(scope.model, source, places, others))
 
 
-def shuffled(scope: Scope, name: str, model: Model, row: Encoding, order: tuple[int, ...]) -> ShuffleTest:
+def shuffle(scope: Scope, name: str, model: Model, row: Encoding, order: tuple[int, ...]) -> ShuffleTest:
     """What this order does to a row of tokens in a model of these weights, `name` saying whether its positions are there."""
-    return kept_of(scope, "shuffled", name, row.ids, row.segments, order,
+    return cached(scope, "shuffled", name, row.ids, row.segments, order,
                    make=lambda: shuffle_test(model, row.ids, order, row.segments))
 
 
-def drawn(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:
+def trace_drawing(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:
     """What is drawn of a run without changes, of a long text: worked out once, and not again at every rerun."""
     return store.kept.get((trace.model.fingerprint, "drawn", what, tuple(trace.streams.values())), make)
 

@@ -13,7 +13,7 @@ from models.opening import describe, shipped_folder
 from models.training.scores import unmeasured
 from viz_app import checkpoints
 from viz_app.session.cache import store
-from viz_app.session.cache.store import Value, kept_of
+from viz_app.session.cache.store import Value, cached
 
 
 def scope(name: str) -> Scope:
@@ -36,7 +36,7 @@ def description(name: str) -> Description:
     return store.kept.get(("described", name, _files(name, FILES)), lambda: describe(name))
 
 
-def drawn_of(name: str, what: Hashable, make: Callable[[], Value]) -> Value:
+def checkpoint_drawing(name: str, what: Hashable, make: Callable[[], Value]) -> Value:
     """What is drawn of a checkpoint that is not opened, as its files are now. Raises what `make` raises."""
     return store.kept.get(("drawn of", what, name, _files(name, FILES)), make)
 
@@ -48,9 +48,9 @@ def snapshot(scope: Scope, step: int) -> Scope:
     return store.kept.get(("opened", path, step, files), lambda: models.load(path, snapshot=step), spared=True)
 
 
-def swapped(scope: Scope, similarity: str) -> Scope:
+def with_similarity(scope: Scope, similarity: str) -> Scope:
     """The same weights with another similarity. Raises ValueError for a model without self-attention."""
-    return kept_of(scope, "swapped", similarity, make=lambda: scope.with_similarity(similarity), spared=True)
+    return cached(scope, "swapped", similarity, make=lambda: scope.with_similarity(similarity), spared=True)
 
 
 def without_positions(scope: Scope) -> Scope:
@@ -60,7 +60,7 @@ def without_positions(scope: Scope) -> Scope:
         model = permutation_test.without_positions(scope.model)
         return Scope(Checkpoint(scope.path, model, scope.tokenizer, unmeasured(scope.training)), scope.device)
 
-    return kept_of(scope, "without positions", make=bare, spared=True)
+    return cached(scope, "without positions", make=bare, spared=True)
 
 
 def _files(name: str, files: Collection[str | Path]) -> tuple[tuple[int, ...], ...]:

@@ -14,8 +14,8 @@ from models.decoding import runs as decoding_runs
 from models.tokenizers.base import Encoding
 from models.tokenizers.encoding import hidable, order_of
 from models.trace.edits import Edits
-from viz_app.session.cache.opened import scope, snapshot, swapped
-from viz_app.session.cache.store import Value, kept_of
+from viz_app.session.cache.opened import scope, snapshot, with_similarity
+from viz_app.session.cache.store import Value, cached
 
 Chosen = tuple[Any, ...]        # for the model's fields that are not typed, in their order; empty where there is none
 SHORT = 64          # tokens of a text that may share a batch
@@ -28,16 +28,16 @@ def trace(
 ) -> Trace:
     """The run of a model on what stands in the boxes of its fields and what is `chosen` for those that are not typed; `drafts` as
     in models.Scope.run. Raises models.InputError."""
-    asked = _given(scope, texts, chosen)
+    asked = _field_values(scope, texts, chosen)
 
     def run() -> Trace:
         with _one_run:
             return scope.run(*asked, drafts=drafts)
 
-    return kept_of(scope, "trace", asked, make=run)
+    return cached(scope, "trace", asked, make=run)
 
 
-def _given(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple[Value | None, ...]:
+def _field_values(scope: Scope, texts: tuple[str, ...], chosen: Chosen) -> tuple[Value | None, ...]:
     """The texts and what is chosen as the model's fields: an optional text that is blank is not given, nor is a position beyond
     the texts, or where no token can be hidden, nor an order that is left to right. Raises models.InputError."""
     fields, others = scope.model.text_fields, [field for field in scope.model.fields if field.kind != TEXT]
@@ -70,58 +70,58 @@ def run_together(requests: Collection[tuple[str, tuple[str, ...], Chosen]]) -> N
         with _one_run:
             traces = opened.run_each(texts) if texts else []
         for given, made in zip(texts, traces, strict=True):
-            kept_of(opened, "trace", given, make=lambda made=made: made)
+            cached(opened, "trace", given, make=lambda made=made: made)
 
 
 def _readable(scope: Scope, requests: list[tuple[tuple[str, ...], Chosen]]) -> list[tuple[Value | None, ...]]:
     readable = []
     for texts, chosen in requests:
         with suppress(models.InputError, ValueError):       # ValueError: texts typed for a model with other fields
-            given = _given(scope, texts, chosen)
+            given = _field_values(scope, texts, chosen)
             if max(len(row.ids) for row in scope.encode(*given).values()) <= SHORT:
                 readable.append(given)
     return readable
 
 
-def forced(scope: Scope, source: str, target: Encoding) -> Trace:
+def teacher_forced_trace(scope: Scope, source: str, target: Encoding) -> Trace:
     """A model's run on a source and on another run's target. Raises models.InputError."""
-    return kept_of(scope, "forced", source, target, make=lambda: scope.run_batch([(source, target)])[0])
+    return cached(scope, "forced", source, target, make=lambda: scope.run_batch([(source, target)])[0])
 
 
 def snapshot_trace(scope: Scope, step: int, of: Trace) -> Trace:
     """The texts of a run, what the model wrote among them, under the weights of an earlier step, teacher-forced."""
-    return _again(snapshot(scope, step), of)
+    return _trace_of_texts(snapshot(scope, step), of)
 
 
 def swapped_trace(scope: Scope, similarity: str, of: Trace) -> Trace:
     """The texts of a run under the same weights with another similarity, teacher-forced."""
-    return _again(swapped(scope, similarity), of)
+    return _trace_of_texts(with_similarity(scope, similarity), of)
 
 
-def _again(scope: Scope, of: Trace) -> Trace:
+def _trace_of_texts(scope: Scope, of: Trace) -> Trace:
     model = scope.model
     asked = tuple(of.streams[field.stream] for field in model.fields) if model.translates else tuple(of.fields.values())
-    return kept_of(scope, "again", asked, make=lambda: scope.run_batch([asked])[0])
+    return cached(scope, "again", asked, make=lambda: scope.run_batch([asked])[0])
 
 
-def again(scope: Scope, row: Encoding) -> Trace:
+def row_trace(scope: Scope, row: Encoding) -> Trace:
     """A model's run on a row of tokens that is already there, on the stream of its first field."""
-    return kept_of(scope, "row", row, make=lambda: scope.run(row))
+    return cached(scope, "row", row, make=lambda: scope.run(row))
 
 
-def decoded(scope: Scope, source: tuple[int, ...], method: decoding_runs.Method) -> decoding_runs.Autoregression:
+def autoregression(scope: Scope, source: tuple[int, ...], method: decoding_runs.Method) -> decoding_runs.Autoregression:
     """What a method writes for these source tokens, with every step's attention."""
-    return kept_of(scope, "decoded", source, method, make=lambda: decoding_runs.autoregressive(scope.model, source, method))
+    return cached(scope, "decoded", source, method, make=lambda: decoding_runs.autoregressive(scope.model, source, method))
 
 
 def single_pass(scope: Scope, source: tuple[int, ...], tokens: tuple[int, ...]) -> decoding_runs.Run:
     """One pass without a cache over tokens that are already there."""
-    return kept_of(scope, "single pass", source, tokens, make=lambda: decoding_runs.single_pass(scope.model, source, tokens))
+    return cached(scope, "single pass", source, tokens, make=lambda: decoding_runs.single_pass(scope.model, source, tokens))
 
 
-def written(scope: Scope, source: str) -> tuple[int, ...]:
+def written_ids(scope: Scope, source: str) -> tuple[int, ...]:
     """The tokens a model writes for a text. Raises models.InputError."""
-    return kept_of(scope, "written", source, make=lambda: scope.write(source).ids)
+    return cached(scope, "written", source, make=lambda: scope.write(source).ids)
 
 
 def masked_runs(
@@ -133,4 +133,4 @@ def masked_runs(
 ) -> list[MaskedRun]:
     """Inputs in one batch under these edits; `drafts` and `most` as in models.analysis.masked_comparison.run_masked. Raises
     models.InputError."""
-    return kept_of(scope, "masked", requests, edits, most, make=lambda: run_masked(scope, requests, edits, drafts, most))
+    return cached(scope, "masked", requests, edits, most, make=lambda: run_masked(scope, requests, edits, drafts, most))

@@ -11,6 +11,6 @@ Value = TypeVar("Value")
 kept = ByteCache(budget())
 
 
-def kept_of(scope: Scope, *what: Hashable, make: Callable[[], Value], spared: bool = False) -> Value:
+def cached(scope: Scope, *what: Hashable, make: Callable[[], Value], spared: bool = False) -> Value:
     """What is kept of these weights."""
     return kept.get((scope.fingerprint, *what), make, spared=spared)

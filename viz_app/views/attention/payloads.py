@@ -85,7 +85,7 @@ def _of_step(run: CurrentRun, own: CurrentRun, trace: Trace, step: int | None) -
 def _once(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:
     """What `make` gives; of a long text, of which it takes seconds, once."""
     long = max(len(row.ids) for row in trace.streams.values()) > LARGEST_WHOLE
-    return cache.drawn(trace, what, make) if long else make()
+    return cache.trace_drawing(trace, what, make) if long else make()
 
 
 def at_step(run: CurrentRun, step: int | None) -> CurrentRun:

@@ -78,10 +78,10 @@ def story(run: CurrentRun, choices: Choices) -> tuple[Autoregression, Story]:
     """What inference writes, and the whole of what the page tells."""
     given, n_opening = given_ids(run), _n_opening(run)
     method = choices.of(given).method
-    written = cache.decoded(run.scope, given, method)
+    written = cache.autoregression(run.scope, given, method)
     free: Run | None = None
     if method.forced:
-        free = cache.decoded(run.scope, given, replace(method, forced=())).run
+        free = cache.autoregression(run.scope, given, replace(method, forced=())).run
     return written, Story(run.trace, _teacher_forced(run, method), written.run, written.method, free, n_opening)
 
 
@@ -107,7 +107,7 @@ def _teacher_forced(run: CurrentRun, method: Method) -> Run:
     n_opening, stream = _n_opening(run), run.trace.next_token.stream
     if len(run.trace.streams[stream].ids) > n_opening or not run.scope.model.continues:
         return of_trace(run.trace, n_opening - 1)
-    return single_pass(run, cache.decoded(run.scope, given_ids(run), Method(max_new=method.max_new)).run.taken)
+    return single_pass(run, cache.autoregression(run.scope, given_ids(run), Method(max_new=method.max_new)).run.taken)
 
 
 def single_pass(run: CurrentRun, tokens: tuple[int, ...]) -> Run:

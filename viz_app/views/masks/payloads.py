@@ -63,7 +63,7 @@ def _runs(run: CurrentRun, choices: Choices) -> tuple[list[MaskedRun], list[Mask
     requests = [_request(run, trace, typed=True), *((text, *others(run)) for text in texts)]
     drafts, most = (), MOST_WRITTEN
     if scope.model.translates:
-        drafts, most = (trace.streams[scope.model.writes].ids[1:], *(cache.written(scope, text) for text in texts)), None
+        drafts, most = (trace.streams[scope.model.writes].ids[1:], *(cache.written_ids(scope, text) for text in texts)), None
     own = cache.masked_runs(scope, tuple(requests), Edits(), drafts, most)
     if choices.changes == Edits():
         return own, own

@@ -38,7 +38,8 @@ def cards(run: CurrentRun) -> tuple[bytes, list[str]]:
             is_open, of_library = path.resolve() == run.scope.path.resolve(), hub.is_folder(path)
             if not (is_open and of_library):
                 make = library_card if of_library else card
-                found.append(cache.drawn_of(folder, ("card", name), lambda make=make, name=name, folder=folder: make(name, folder)))
+                drawing = lambda make=make, name=name, folder=folder: make(name, folder)      # noqa: E731
+                found.append(cache.checkpoint_drawing(folder, ("card", name), drawing))
                 is_told |= is_open
         except (CheckpointError, ValueError):
             unreadable.append(name)

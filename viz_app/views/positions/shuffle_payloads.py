@@ -55,7 +55,7 @@ def order_of(row: Encoding, how: str, seed: int) -> tuple[int, ...]:
 def tests_of(run: CurrentRun, models: dict[str, Model], how: str, seed: int) -> dict[str, ShuffleTest]:
     row = row_of(run)
     order = order_of(row, how, seed)
-    return {name: cache.shuffled(run.scope, name, model, row, order) for name, model in models.items()}
+    return {name: cache.shuffle(run.scope, name, model, row, order) for name, model in models.items()}
 
 
 def _answers(run: CurrentRun, how: str, seed: int) -> list[tuple[str, str]]:
@@ -68,7 +68,7 @@ def _answers(run: CurrentRun, how: str, seed: int) -> list[tuple[str, str]]:
     other = reordered(row, order_of(row, how, seed))
     for where, scope in ((draw_shuffle.WITH, run.scope), (draw_shuffle.WITHOUT, cache.without_positions(run.scope))):
         for what, asked in (("as typed", row), ("reordered", other)):
-            lines.append(("line", say.answered(where, what, *notes.answered(cache.again(scope, asked)))))
+            lines.append(("line", say.answered(where, what, *notes.answered(cache.row_trace(scope, asked)))))
     return lines
 
 
