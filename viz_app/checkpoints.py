@@ -34,12 +34,12 @@ def module() -> str | None:
     return os.environ.get(MODULE)
 
 
-def offered() -> list[str]:
+def available() -> list[str]:
     """The names to pick from."""
     return [*filter(None, [module()]), *models.shipped(), *_own()]
 
 
-def opened(named: str) -> Scope:
+def open_scope(named: str) -> Scope:
     """What `folder` gave for a name, opened: a checkpoint, or the owner's module. Raises CheckpointError."""
     if named != module():
         return models.load(named, dtype=os.environ.get(DTYPE))

@@ -54,7 +54,7 @@ def open_app(options: Namespace) -> int:
         os.environ[checkpoints.MODELS] = str(options.models.resolve())
     if options.module:
         os.environ[checkpoints.MODULE] = options.module
-        checkpoints.opened(options.module)       # what is wrong with it is said now
+        checkpoints.open_scope(options.module)       # what is wrong with it is said now
     if options.allow_host:
         os.environ[ALLOWED] = ",".join(options.allow_host)
     flags = [f"--server.port={options.port}", f"--server.headless={str(options.no_browser).lower()}"]
@@ -70,7 +70,7 @@ def _offered(folder: Path | None) -> str:
     import models
     from viz_app import checkpoints
 
-    n = len(checkpoints.offered()) - len(models.shipped())
+    n = len(checkpoints.available()) - len(models.shipped())
     return f"the shipped models and {n} under {folder}" if folder else "the shipped models"
 
 

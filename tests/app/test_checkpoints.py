@@ -63,7 +63,7 @@ def note(app: AppTest) -> str:
 
 
 def test_what_lies_under_the_folder_is_offered_and_nothing_that_leads_out_of_it(shelf: Path) -> None:
-    assert checkpoints.offered() == [*models.shipped(), "shelf/group/dates", "shelf/mine"]
+    assert checkpoints.available() == [*models.shipped(), "shelf/group/dates", "shelf/mine"]
     assert checkpoints.folder("shelf/group/dates") == str(shelf / "group" / "dates")
     assert checkpoints.folder("dates") == "dates"
 
@@ -80,15 +80,15 @@ def test_a_part_of_a_model_is_none(shelf: Path) -> None:
     (shelf / "mini" / "checkpoint-5" / "config.json").write_text('{"architectures": ["BertModel"]}')
     (shelf / "torn").mkdir()
     (shelf / "torn" / "config.json").write_text("{")        # said when it is picked
-    assert checkpoints.offered()[len(models.shipped()) :] == [
+    assert checkpoints.available()[len(models.shipped()) :] == [
         "shelf/group/dates", "shelf/mine", "shelf/mini", "shelf/mini/checkpoint-5", "shelf/old/0_Transformer", "shelf/torn",
     ]
 
 
 def test_without_such_a_folder_the_shipped_ones_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert checkpoints.offered() == models.shipped()
+    assert checkpoints.available() == models.shipped()
     share(monkeypatch)
-    assert checkpoints.offered() == models.shipped()
+    assert checkpoints.available() == models.shipped()
 
 
 def test_on_ones_own_machine_any_folder_opens(shelf: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_the_page_offers_and_opens_what_is_offered(shelf: Path, monkeypatch: pyt
     share(monkeypatch)
     app = opened("shelf/mine")
     lines = app.selectbox(key="checkpoint").options
-    assert sorted(line.partition(" — ")[0] for line in lines) == sorted(checkpoints.offered())
+    assert sorted(line.partition(" — ")[0] for line in lines) == sorted(checkpoints.available())
     assert picture(app, "head")[0]["queries"][0][0].startswith("[start] → ")
 
 

@@ -29,7 +29,7 @@ class Slow:
         self.name, self.begun, self.at, self.free = name, threading.Event(), threading.Event(), threading.Event()
         self.calls, self.ended, self.fails = 0, threading.Event(), ""
 
-    def __call__(self, name: str, own: Callable[[str], Scope] = checkpoints.opened) -> Scope:
+    def __call__(self, name: str, own: Callable[[str], Scope] = checkpoints.open_scope) -> Scope:
         if name != self.name:
             return own(name)
         self.calls += 1
@@ -50,7 +50,7 @@ class Slow:
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     made = Slow("dates-bahdanau")
     monkeypatch.setattr(store, "kept", ByteCache(512 * MEGABYTE))
-    monkeypatch.setattr(checkpoints, "opened", made)
+    monkeypatch.setattr(checkpoints, "open_scope", made)
     yield made
     made.free.set()
     opening.try_again()
@@ -241,7 +241,7 @@ def test_what_waits_for_its_turn_says_so(slow: Slow, monkeypatch: pytest.MonkeyP
         assert held.wait(60)
         raise CheckpointError(name)
 
-    monkeypatch.setattr(checkpoints, "opened", hold)
+    monkeypatch.setattr(checkpoints, "open_scope", hold)
     others = [opening.ask(f"other {n}", "s") for n in range(opening.AT_ONCE)]
     for _ in others:
         assert entered.acquire(timeout=60)
@@ -254,7 +254,7 @@ def test_what_waits_for_its_turn_says_so(slow: Slow, monkeypatch: pytest.MonkeyP
     for other in others:
         assert other.ready(60)
         with pytest.raises(CheckpointError):
-            opening.done(other)
+            opening.result(other)
 
 
 def test_the_bar_goes_on_through_all_that_is_counted(slow: Slow) -> None:
@@ -262,11 +262,11 @@ def test_the_bar_goes_on_through_all_that_is_counted(slow: Slow) -> None:
     shares = []
     for what in (loading.PLACED, loading.CHECKED, loading.HASHED):
         for done in range(4):
-            one._reached = what, done, 3
+            one._progress = what, done, 3
             shares.append(one.share)
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0, 1)
-    one._reached = loading.READ, 3 * MEGABYTE // 2, 2 * MEGABYTE
+    one._progress = loading.READ, 3 * MEGABYTE // 2, 2 * MEGABYTE
     assert one.progress == "1.5 of 2.0 MB of its weights read"
 
 

@@ -28,7 +28,7 @@ def scope(tmp_path_factory: pytest.TempPathFactory) -> Scope:
 @pytest.fixture(autouse=True)
 def offered(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
     """AppTest can run again only with what stands in a list."""
-    monkeypatch.setattr(checkpoints, "offered", lambda: [str(scope.path)])
+    monkeypatch.setattr(checkpoints, "available", lambda: [str(scope.path)])
 
 
 def masks_page() -> None:

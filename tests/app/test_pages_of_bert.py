@@ -39,7 +39,7 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
 @pytest.fixture(autouse=True)
 def offered(scopes: dict[str, Scope], monkeypatch: pytest.MonkeyPatch) -> None:
     """AppTest can run again only with what stands in a list."""
-    monkeypatch.setattr(checkpoints, "offered", lambda: [*(str(scope.path) for scope in scopes.values()), "gpt-char"])
+    monkeypatch.setattr(checkpoints, "available", lambda: [*(str(scope.path) for scope in scopes.values()), "gpt-char"])
 
 
 def page_of(name: str) -> None:

@@ -29,7 +29,7 @@ def scope(tmp_path_factory: pytest.TempPathFactory) -> Scope:
 
 @pytest.fixture(autouse=True)
 def offered(scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "offered", lambda: [str(scope.path)])
+    monkeypatch.setattr(checkpoints, "available", lambda: [str(scope.path)])
 
 
 def page_of(name: str) -> None:

@@ -59,7 +59,7 @@ def test_the_folder_of_models_and_the_proxys_names_reach_the_app(
     monkeypatch.chdir(tmp_path)
     names = ["--allow-host", "attn.example.org", "--allow-host", "attn.local"]
     assert attnscope(monkeypatch, "--share", "127.0.0.1", "--models", "runs", *names) == 0
-    assert checkpoints.offered()[-1] == "runs/mine"
+    assert checkpoints.available()[-1] == "runs/mine"
     assert os.environ[ALLOWED] == "attn.example.org,attn.local"
     assert "It opens the shipped models and 1 under runs, no other folder of this machine." in capsys.readouterr().err
 
@@ -68,9 +68,9 @@ def test_the_numbers_that_models_run_in_reach_the_app(started: list[list[str]], 
     asked: list[str | None] = []
     monkeypatch.setattr(checkpoints.models, "load", lambda name, dtype=None: asked.append(dtype))
     assert attnscope(monkeypatch) == 0
-    checkpoints.opened("a folder")
+    checkpoints.open_scope("a folder")
     assert attnscope(monkeypatch, "--dtype", "bfloat16") == 0
-    checkpoints.opened("a folder")
+    checkpoints.open_scope("a folder")
     assert asked == [None, "bfloat16"]
 
 

@@ -33,10 +33,10 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
             raise CheckpointError("broken: no config.json")
         return FOUND[name]
 
-    monkeypatch.setattr(checkpoints, "offered", lambda: ["broken", *FOUND])
+    monkeypatch.setattr(checkpoints, "available", lambda: ["broken", *FOUND])
     monkeypatch.setattr(checkpoints, "folder", lambda name: name)
     monkeypatch.setattr(cache, "description", description)
-    return menu.offered()
+    return menu.options()
 
 
 def test_models_stand_by_task_and_within_it_in_the_order_of_history(lines: dict[str, str]) -> None:

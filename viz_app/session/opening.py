@@ -28,21 +28,21 @@ class Opening:
         self.name, self.key = name, key
         self.waiting: set[str] = set()      # tokens of the sessions that do
         self.took_long = False              # longer than PATIENCE
-        self._reached = ("", 0, 0)
-        self._over = threading.Event()      # nobody waits
+        self._progress = ("", 0, 0)
+        self._abandoned = threading.Event()      # nobody waits
         self.future: Future[Scope] = _workers.submit(self._open)
 
     @property
     def share(self) -> float:
         """How far it has come, from 0 to 1."""
-        what, done, total = self._reached
+        what, done, total = self._progress
         start, end = _SHARES.get(what, (0.0, 0.0))
         return start + (end - start) * min(1.0, done / max(1, total))
 
     @property
     def progress(self) -> str:
         """The same in words."""
-        what, done, total = self._reached
+        what, done, total = self._progress
         if not what:
             return "Opening the model …" if self.future.running() else "Waiting for another model to open …"
         if what == loading.READ:
@@ -61,14 +61,14 @@ class Opening:
             self.waiting.discard(session)
             if self.waiting:
                 return
-            self._over.set()
+            self._abandoned.set()
         _forget(self)
         self.future.cancel()
 
     def _open(self) -> Scope:
         """Opened, it is no longer under way: whoever waits holds it, and with nobody it goes."""
         try:
-            scope = self._opened()
+            scope = self._scope()
         except CheckpointError as error:
             said = str(error)
         else:
@@ -76,19 +76,19 @@ class Opening:
             return scope
         raise CheckpointError(said)         # without the frames of the loading, which hold what was read
 
-    def _opened(self) -> Scope:
+    def _scope(self) -> Scope:
         with loading.watched(self._watch):
             while True:
                 try:
                     return cache.scope(self.name)
                 except loading.Cancelled:
-                    if self._over.is_set():     # else it was given up by those who waited before these
+                    if self._abandoned.is_set():     # else it was given up by those who waited before these
                         raise
 
     def _watch(self, what: str, done: int, total: int) -> None:
-        if self._over.is_set():
+        if self._abandoned.is_set():
             raise loading.Cancelled(f"{self.name}: given up")
-        self._reached = what, done, total
+        self._progress = what, done, total
 
 
 def ask(name: str, session: str) -> Opening | None:
@@ -103,7 +103,7 @@ def ask(name: str, session: str) -> Opening | None:
         return found
 
 
-def done(opening: Opening) -> Scope:
+def result(opening: Opening) -> Scope:
     """What is ready. What has failed is opened anew when it is asked for again, unless it took long. Raises CheckpointError."""
     if not opening.took_long:
         _forget(opening)

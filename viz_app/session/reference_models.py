@@ -56,7 +56,7 @@ def alike_but_for_lambda(scope: Scope) -> dict[str, tuple[str, float]]:
     if (own := _but_for_lambda(scope.training)) is None:
         return {}
     found = {}
-    for name in checkpoints.offered():
+    for name in checkpoints.available():
         with suppress(CheckpointError):
             training = cache.description(folder := checkpoints.folder(name)).training
             if _but_for_lambda(training) == own:

@@ -22,8 +22,8 @@ from viz_app.session.opening import try_again
 from viz_app.session.parameters import Text
 from viz_app.session.url_state import CHECKPOINT, FIELDS, bound
 from viz_app.sidebar.examples import examples, readable_examples
-from viz_app.sidebar.menu import offered
-from viz_app.sidebar.opening_bar import bar, leave, opened
+from viz_app.sidebar.menu import options
+from viz_app.sidebar.opening_bar import bar, leave, open_scope
 from viz_app.ui import note
 
 LANDING = "eng-fra"     # the checkpoint a newcomer sees first
@@ -52,7 +52,7 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
     """The picker of checkpoints, which takes a folder too where the app is not shared; what models.load takes for the choice,
     and the opened checkpoint, if it opens. While it is being opened, the one that stands; none where the URL asks for what is
     not there yet, because its texts are of the other."""
-    lines = offered()
+    lines = options()
     first = checkpoints.module() or (LANDING if LANDING in lines else next(iter(lines), LANDING))
     shared = checkpoints.is_shared()
     pick = "Pick a model" if shared else "Pick a model, or type the path of a checkpoint folder"
@@ -69,7 +69,7 @@ def _checkpoint(session: LiveSession) -> tuple[str, Scope | None]:
         return "", None
     try:
         folder = checkpoints.folder(name)
-        scope = opened(session, folder)
+        scope = open_scope(session, folder)
     except CheckpointError as error:
         leave(session)
         note(_room(), checkpoints.error_message(error), bad=True, key=CHECKPOINT.name)

@@ -8,35 +8,35 @@ from viz_app import checkpoints, words
 from viz_app.session import cache
 
 
-def offered() -> dict[str, str]:
+def options() -> dict[str, str]:
     """The name of each checkpoint that can be picked → its line in the menu."""
-    found = {name: described(name) for name in checkpoints.offered()}
+    found = {name: description(name) for name in checkpoints.available()}
     return {name: line(name, found[name]) for name in sorted(found, key=lambda name: _place(name, found[name]))}
 
 
-def described(name: str) -> Description | None:
+def description(name: str) -> Description | None:
     """What a checkpoint that is offered says of itself; None if it cannot be read, which is said when it is picked."""
     with suppress(CheckpointError):
         return cache.description(checkpoints.folder(name))
     return None
 
 
-def line(name: str, described: Description | None) -> str:
+def line(name: str, description: Description | None) -> str:
     """One line of the menu: the name, what it is for, what kind of model it is, and its first score."""
-    if described is None:
+    if description is None:
         return f"{Path(name).name} — own module" if name == checkpoints.module() else name
-    task, first = _task(described), list(described.training.get("scores", {}).items())[:1]
+    task, first = _task(description), list(description.training.get("scores", {}).items())[:1]
     score = words.score_summary(dict(first)).removeprefix("held-out ")
-    return f"{name} — " + "; ".join(filter(None, [words.TASKS.get(task, task), described.family.name, score]))
+    return f"{name} — " + "; ".join(filter(None, [words.TASKS.get(task, task), description.family.name, score]))
 
 
-def _task(described: Description) -> str:
-    return described.training.get("task", "")
+def _task(description: Description) -> str:
+    return description.training.get("task", "")
 
 
-def _place(name: str, described: Description | None) -> tuple[bool | int | str, ...]:
+def _place(name: str, description: Description | None) -> tuple[bool | int | str, ...]:
     """What the menu is sorted by: known tasks, other ones, what cannot be read; then history."""
-    if described is None:
+    if description is None:
         return True, 0, "", 0, "", name
-    task, known, family = _task(described), list(words.TASKS), described.family
+    task, known, family = _task(description), list(words.TASKS), description.family
     return False, known.index(task) if task in known else len(known), task, family.year, family.name, name

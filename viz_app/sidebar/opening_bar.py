@@ -12,20 +12,20 @@ from viz_app.session.opening import Opening
 TICK = 0.25     # s between two looks at how far it has come
 
 
-def opened(session: LiveSession, name: str) -> Scope | None:
+def open_scope(session: LiveSession, name: str) -> Scope | None:
     """The checkpoint, None while it is being opened. Raises CheckpointError."""
-    asked = session.opening
-    if asked is None or asked.key != cache.opened_as(name):
-        asked = opening.ask(name, session.token)
-    if asked is not session.opening:
+    pending = session.opening
+    if pending is None or pending.key != cache.opened_as(name):
+        pending = opening.ask(name, session.token)
+    if pending is not session.opening:
         leave(session)
-    if asked is None:
+    if pending is None:
         return cache.scope(name)
-    if not asked.ready(0 if asked is session.opening else opening.PATIENCE):
-        session.opening = asked
+    if not pending.ready(0 if pending is session.opening else opening.PATIENCE):
+        session.opening = pending
         return None
     session.opening = None
-    return opening.done(asked)
+    return opening.result(pending)
 
 
 def leave(session: LiveSession) -> None:
@@ -36,11 +36,11 @@ def leave(session: LiveSession) -> None:
 
 
 @st.fragment(run_every=TICK)
-def bar(session: LiveSession, asked: Opening, stop: Callable[[], None] | None) -> None:
+def bar(session: LiveSession, pending: Opening, stop: Callable[[], None] | None) -> None:
     """How far it has come, looked at again and again; the whole page runs again when it is ready or given up."""
-    if asked.ready(0) or session.opening is not asked:
+    if pending.ready(0) or session.opening is not pending:
         st.rerun()
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="opening"):
-        st.progress(asked.share, asked.progress)
+        st.progress(pending.share, pending.progress)
         if stop:
             st.button("Stop", key="stop-opening", on_click=stop, help="Keep the model that stands.")

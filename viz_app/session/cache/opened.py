@@ -18,7 +18,7 @@ from viz_app.session.cache.store import Value, cached
 
 def scope(name: str) -> Scope:
     """The opened checkpoint of this shipped name or folder, as its files are now. Raises models.checkpoint.CheckpointError."""
-    return store.kept.get(opened_as(name), lambda: checkpoints.opened(name), spared=True)
+    return store.kept.get(opened_as(name), lambda: checkpoints.open_scope(name), spared=True)
 
 
 def opened_as(name: str) -> Hashable:

@@ -29,7 +29,7 @@ def cards(run: CurrentRun) -> tuple[bytes, list[str]]:
     """The payload of the component `cards`: the opened model, if no other card tells of it, then those offered, grouped by family
     in the order of history; and the names of those that cannot be read."""
     found, unreadable, is_told = [], [], False
-    for name in checkpoints.offered():
+    for name in checkpoints.available():
         if name == checkpoints.module():        # nothing is known of it before a run
             continue
         try:
