@@ -11,7 +11,7 @@ from viz_app.components.plain import plain
 from viz_app.drawing import export, provenance
 from viz_app.drawing.cells import Tile, is_long
 from viz_app.drawing.frame import Chart, larger
-from viz_app.drawing.notes import checked, small_print, strip
+from viz_app.drawing.notes import check_rows, small_print, strip
 from viz_app.drawing.npz import Arrays
 from viz_app.drawing.scale import Scale
 from viz_app.drawing.stamp import Facts, facts, pieces
@@ -19,11 +19,13 @@ from viz_app.session import downloads as sent
 from viz_app.session import url_state
 from viz_app.session.parameters import Switch
 
-__all__ = ["camera", "checked", "checks_panel", "download", "downloads", "headline", "note", "nothing", "presented", "small_print",
-           "strip", "written"]
+__all__ = [
+    "camera", "check_rows", "checks_panel", "download", "downloads", "headline", "note", "nothing", "presented", "run_strip",
+    "small_print", "strip",
+]
 
 PRESENT = Switch("present", on="1")     # larger type and no sidebar
-Made = str | bytes | Iterator[str] | Arrays       # a whole file, the lines of a table, or arrays
+FileContent = str | bytes | Iterator[str] | Arrays      # a whole file, the lines of a table, or arrays
 
 
 def note(slot: DeltaGenerator, text: str, bad: bool = False, *, key: str) -> None:
@@ -38,7 +40,7 @@ def headline(question: str, answer: str) -> None:
     st.html(f'<div class="headline"><h1>{asked}</h1><p>{answered}</p></div>')
 
 
-def written(trace: Trace, terms: words.Terms, stale: bool) -> None:
+def run_strip(trace: Trace, terms: words.Terms, stale: bool) -> None:
     """What the model read and what it wrote, prominently, in a strip of fixed height."""
     plain(strip(trace, terms, stale), key="written")
 
@@ -50,7 +52,7 @@ def nothing(is_opening: bool = False) -> None:
 
 
 def checks_panel(checks: dict, trained: str) -> None:
-    """The checks of what is on the screen, as `checked` puts them."""
+    """The checks of what is on the screen, as `check_rows` puts them."""
     plain(checks, key="checks")
     plain(small_print(trained), key="trained")
 
@@ -62,7 +64,7 @@ def downloads(
     name, long = provenance.head_name(now(), site, head), is_long(site)
     title = words.head_title(site, head, terms)
 
-    def of_head(make: Callable[..., Made], *rest: str | Scale | Tile) -> Callable[[], Made]:
+    def of_head(make: Callable[..., FileContent], *rest: str | Scale | Tile) -> Callable[[], FileContent]:
         return lambda: make(trace := now(), trace.attention[site.name], head, *rest)
 
     def drawn() -> Facts:
@@ -83,20 +85,20 @@ def downloads(
 
 
 def download(
-    label: str, make: Callable[[], Made], name: str, mime: str = "application/octet-stream",
+    label: str, make: Callable[[], FileContent], name: str, mime: str = "application/octet-stream",
     about: Callable[[], Facts] = dict, long: bool = False,
 ) -> None:
     """A download whose file is made when it is asked for, and says what it is `about`. One of a `long` text is sent while it is
     made, where the app runs in its server."""
 
-    def made() -> Iterator[bytes]:
+    def content() -> Iterator[bytes]:
         return pieces(make(), name, about())
 
-    if long and (address := sent.address(label, name, made)):
+    if long and (address := sent.address(label, name, content)):
         st.link_button(label, address, icon=":material/download:")
         return
     st.download_button(
-        label, lambda: b"".join(made()), name, mime, key=f"download {label}", on_click="ignore", icon=":material/download:",
+        label, lambda: b"".join(content()), name, mime, key=f"download {label}", on_click="ignore", icon=":material/download:",
     )
 
 

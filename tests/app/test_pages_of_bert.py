@@ -153,7 +153,7 @@ def test_the_shuffle_test_is_made_on_its_vectors_and_on_its_own_answer(scopes: d
     assert [line.split(":")[0] for line in lines] == [
         f"{where}, {what}" for where in ("With positions", "Positions switched off") for what in ("as typed", "reordered")
     ]
-    assert lines[0].endswith(f"{notes.answered(scope.run(*ASKED[head].values()))[1]}.")
+    assert lines[0].endswith(f"{notes.answer_line(scope.run(*ASKED[head].values()))[1]}.")
     if head == "pretraining":
         assert lines[2].split(": ", 1)[1] == lines[3].split(": ", 1)[1]       # where [MASK] stands is nothing to it
         answers = scope.model(ids, segments)["masked token"][0, order.index(2)]

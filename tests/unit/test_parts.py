@@ -88,7 +88,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Session:
 
 
 def test_a_check_is_shown_with_its_verdict_its_value_and_its_limit() -> None:
-    shown = ui.checked([Check("it holds", 1.25e-7, 1e-5, "Largest gap"), Check("it fails", 3.0, 2.0, "Cells")])
+    shown = ui.check_rows([Check("it holds", 1.25e-7, 1e-5, "Largest gap"), Check("it fails", 3.0, 2.0, "Cells")])
     assert shown["look"] == "checks"
     (look, _), *lines = shown["rows"]
     assert look == "title"
@@ -100,7 +100,7 @@ def test_a_check_is_shown_with_its_verdict_its_value_and_its_limit() -> None:
 
 def test_a_value_at_its_limit_passes_and_no_number_fails() -> None:
     limits = [Check("", value, 1.0, "") for value in (1.0, 1.0001, float("nan"))]
-    assert [look for look, _ in ui.checked(limits)["rows"][1::2]] == ["passed", "failed", "failed"]
+    assert [look for look, _ in ui.check_rows(limits)["rows"][1::2]] == ["passed", "failed", "failed"]
 
 
 def test_small_print_and_errors() -> None:

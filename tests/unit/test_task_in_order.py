@@ -16,7 +16,7 @@ from models.inputs import InputError
 from models.scope import Scope
 from models.tokenizers.base import Tokenizer
 from models.tokenizers.encoding import order_of
-from viz_app.drawing.notes import answered, arrows
+from viz_app.drawing.notes import answer_line, arrows
 from viz_app.drawing.payload import unpack
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
@@ -124,8 +124,8 @@ def test_a_mask_that_is_not_the_orders_is_found(run):
 
 def test_the_strip_says_the_order_and_how_hard_the_text_was(scope, run):
     bits = -probabilities(scope)[range(7), list(run.trace.streams["text"].ids)].log2().mean()
-    assert answered(run.trace) == ("predicted in the order 5 → 2 → 7 → 1 → 6 → 3 → 4", f"{float(bits):.2f} bits per token")
-    assert answered(scope.run(TEXT))[0] == "predicted from left to right"
+    assert answer_line(run.trace) == ("predicted in the order 5 → 2 → 7 → 1 → 6 → 3 → 4", f"{float(bits):.2f} bits per token")
+    assert answer_line(scope.run(TEXT))[0] == "predicted from left to right"
     assert arrows(range(13)) == "1 → 2 → 3 → 4 → 5 → 6 → 7 → 8 → 9 → 10 → 11 → 12 → …"
     assert arrows(range(12)).endswith("→ 12")
 

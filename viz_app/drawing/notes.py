@@ -30,7 +30,7 @@ def strip(trace: Trace, terms: words.Terms, stale: bool, answer: tuple[str, str]
     """What the model read, and what it wrote or, where it wrote nothing, what it expects next; or another (label, text) for an
     answer, where the page shows that."""
     field, given = next((name, text) for name, text in trace.fields.items())
-    label, output = answer or answered(trace)
+    label, output = answer or answer_line(trace)
     aside = "This is the last text that could be run; see the note on the left." if stale else ""
     text = read_text(trace) or given
     long = max(len(text), len(output)) > 42
@@ -52,7 +52,7 @@ def read_text(trace: Trace) -> str:
     return ("" if isinstance(output, NextToken) else " ").join(texts)
 
 
-def answered(trace: Trace) -> tuple[str, str]:
+def answer_line(trace: Trace) -> tuple[str, str]:
     """What the model's answer is, in words, and the answer; the picture of words follows from the type of its first output."""
     output = first_output(trace)
     return _ANSWERED[type(output)](trace, output)
@@ -112,7 +112,7 @@ _ANSWERED: dict[type, Callable[..., tuple[str, str]]] = {
 }  # fmt: skip
 
 
-def checked(checks: list[Check]) -> dict:
+def check_rows(checks: list[Check]) -> dict:
     """The checks, each with its value and its limit."""
     lines = []
     for c in checks:

@@ -19,7 +19,7 @@ from viz_app import words
 from viz_app.drawing import provenance
 from viz_app.drawing.colours import PAPER, TEXT
 from viz_app.drawing.export import LETTER
-from viz_app.drawing.notes import answered
+from viz_app.drawing.notes import answer_line
 from viz_app.drawing.npz import Arrays, npz
 
 Facts = Mapping[str, str]
@@ -33,7 +33,7 @@ LONGEST = 600           # characters of a caption: what is longer stands whole i
 def facts(trace: Trace, **more: str) -> Facts:
     """Name → what is to be known of a run's numbers: model, step, similarity, texts, answer, changed masks, and `more`."""
     model, step = trace.model, trace.model.training.get("step")
-    label, answer = answered(trace)
+    label, answer = answer_line(trace)
     found = {
         "model": model.name, "fingerprint": model.fingerprint[:FINGERPRINT], "training step": "" if step is None else f"{step}",
         "similarity": provenance.similarity(trace),
@@ -62,34 +62,34 @@ def saving(file: str, about: Facts) -> dict[str, str]:
     return {"file": file, "caption": caption(about), "about": _whole(about)}
 
 
-def stamped(made: str | bytes, name: str, about: Facts) -> str | bytes:
+def stamped(content: str | bytes, name: str, about: Facts) -> str | bytes:
     """The file of this name with what is known of it inside; one of another kind as it is."""
     ending = name.rpartition(".")[2]
-    return _STAMPS[ending](made, about) if about and ending in _STAMPS else made
+    return _STAMPS[ending](content, about) if about and ending in _STAMPS else content
 
 
-def pieces(made: str | bytes | Iterator[str] | Arrays, name: str, about: Facts) -> Iterator[bytes]:
+def pieces(content: str | bytes | Iterator[str] | Arrays, name: str, about: Facts) -> Iterator[bytes]:
     """The same, piece by piece, of a file that is made so too: a table of lines, or arrays."""
-    if isinstance(made, str | bytes):
-        whole = stamped(made, name, about)
+    if isinstance(content, str | bytes):
+        whole = stamped(content, name, about)
         yield whole.encode() if isinstance(whole, str) else whole
     elif name.endswith(".csv"):
         yield _csv("", about).encode()
-        yield from (line.encode() for line in made)
+        yield from (line.encode() for line in content)
     else:
-        yield from npz(chain(made, [("about", _lines(about))] if about else []))
+        yield from npz(chain(content, [("about", _lines(about))] if about else []))
 
 
-def _csv(made: str, about: Facts) -> str:
+def _csv(content: str, about: Facts) -> str:
     """A row of one cell for each fact before the table, "# model: eng-fra"."""
     out = io.StringIO()
     csv.writer(out).writerows([f"# {name}: {text}"] for name, text in about.items())
-    return out.getvalue() + made
+    return out.getvalue() + content
 
 
-def _npz(made: bytes, about: Facts) -> bytes:
+def _npz(content: bytes, about: Facts) -> bytes:
     """An array "about" of the lines that a CSV has."""
-    out = io.BytesIO(made)
+    out = io.BytesIO(content)
     with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("about.npy", "w") as file:
         np.lib.format.write_array(file, _lines(about), allow_pickle=False)
     return out.getvalue()
@@ -99,9 +99,9 @@ def _lines(about: Facts) -> np.ndarray:
     return np.array([f"{name}: {text}" for name, text in about.items()])
 
 
-def _svg(made: str, about: Facts) -> str:
+def _svg(content: str, about: Facts) -> str:
     """The drawing above a caption; every fact whole as metadata."""
-    root = ElementTree.fromstring(made)
+    root = ElementTree.fromstring(content)
     width, height = (float(root.get(side, "0")) for side in ("width", "height"))
     lines = textwrap.wrap(caption(about), max(20, int((width - 20) / (LETTER * SIZE))))
     tall = height + LINE * len(lines) + LINE
@@ -112,16 +112,17 @@ def _svg(made: str, about: Facts) -> str:
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {tall:g}" width="{width:g}" height="{tall:g}">'
-        f'<metadata>{escape(_whole(about))}</metadata><rect width="{width:g}" height="{tall:g}" fill="{PAPER}"/>{made}{said}</svg>'
+        f'<metadata>{escape(_whole(about))}</metadata><rect width="{width:g}" height="{tall:g}" fill="{PAPER}"/>'
+        f"{content}{said}</svg>"
     )
 
 
-def _gif(made: bytes, about: Facts) -> bytes:
+def _gif(content: bytes, about: Facts) -> bytes:
     """A comment extension (GIF89a, 24) before the first picture, in blocks of at most 255 bytes."""
-    flags, said = made[10], _whole(about).encode()
+    flags, said = content[10], _whole(about).encode()
     start = 13 + (3 * 2 ** ((flags & 7) + 1) if flags & 0x80 else 0)      # behind the screen's descriptor and its colours
     blocks = b"".join(bytes([len(part)]) + part for i in range(0, len(said), 255) if (part := said[i : i + 255]))
-    return made[:start] + b"\x21\xfe" + blocks + b"\0" + made[start:]
+    return content[:start] + b"\x21\xfe" + blocks + b"\0" + content[start:]
 
 
 _STAMPS = {"csv": _csv, "npz": _npz, "svg": _svg, "gif": _gif}

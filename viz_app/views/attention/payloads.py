@@ -11,7 +11,7 @@ from models.trace import AttentionSite, Trace
 from viz_app import words
 from viz_app.drawing.cells import LARGEST_WHOLE, Tile
 from viz_app.drawing.head import head
-from viz_app.drawing.notes import answered, checked, small_print, strip
+from viz_app.drawing.notes import answer_line, check_rows, small_print, strip
 from viz_app.drawing.overview import all_codes, overview
 from viz_app.drawing.scale import Scale
 from viz_app.drawing.states import encoder_states
@@ -49,7 +49,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         **_of_step(run, own, whole, choices.step), **similarity.note(own, run_shown, focus.site, focus.head, choices.similarity),
         "overview": overview(trace, run.terms, focus.site, focus.head, made, switches=True),
         "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
-        "checks": checked(_once(whole, ("checks", site.name, choices.words), lambda: _checks(site, of_tokens))),
+        "checks": check_rows(_once(whole, ("checks", site.name, choices.words), lambda: _checks(site, of_tokens))),
     }
 
 
@@ -70,13 +70,13 @@ def without_attention(run: CurrentRun, step: int | None) -> Pictures:
     return {
         **_of_step(run, own, own.trace, step),
         "states": encoder_states(own.trace, own.scope.config, title),
-        "checks": checked(check_fixed_vector(own.scope.model, own.trace)),
+        "checks": check_rows(check_fixed_vector(own.scope.model, own.trace)),
     }
 
 
 def _of_step(run: CurrentRun, own: CurrentRun, trace: Trace, step: int | None) -> Pictures:
     """What was read and written, and, under the weights of a step of the training, whose that is and how good they are."""
-    label, output = answered(trace)
+    label, output = answer_line(trace)
     whose = "" if step is None else f"{words.after_steps(step)}: "
     learned = {} if step is None else {"note growth": small_print(learned_line(step, own))}
     return {"written": strip(trace, run.terms, run.stale, (f"{whose}{label}", output)), **learned}

@@ -30,18 +30,18 @@ def decoding(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     strip = st.container()
     if not run.scope.model.can_write:
         with strip:
-            ui.written(run.trace, run.terms, run.stale)
+            ui.run_strip(run.trace, run.terms, run.stale)
         with st.container(key="explanation"):
             st.markdown(text.does_not_write(run.scope.model))
         return None
     if not recurrent and not run.trace.attention:
         with strip:
-            ui.written(run.trace, run.terms, run.stale)
+            ui.run_strip(run.trace, run.terms, run.stale)
         ui.note(st.empty(), "This model's decoder has no layers, so there is no decoding to show.", key="decoding")
         return None
     if not has_room(run):
         with strip:
-            ui.written(run.trace, run.terms, run.stale)
+            ui.run_strip(run.trace, run.terms, run.stale)
         ui.note(st.empty(), text.no_room(run.scope.n_ctx), key="decoding")
         return None
     choices = choose(run)

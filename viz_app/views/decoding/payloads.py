@@ -6,7 +6,7 @@ from models.decoding.run_checks import check_runs
 from models.decoding.runs import Autoregression, Method, Run, of_trace
 from models.scope import Scope
 from viz_app.drawing.labels import token_label
-from viz_app.drawing.notes import checked, rows, small_print, strip
+from viz_app.drawing.notes import check_rows, rows, small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -61,7 +61,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     drawn = {
         "written": _written(run, both),
         "stepper": stepper(both, run.scope, choices.reading, run.terms, step, _note(run, both, choices)),
-        "checks": checked(check_runs(both.parallel, both.serial, single_pass(run, both.serial.taken))),
+        "checks": check_rows(check_runs(both.parallel, both.serial, single_pass(run, both.serial.taken))),
     }
     if run.scope.model.continues:
         drawn["note decoding"] = rows("explained")       # nothing to say, and no room kept for it

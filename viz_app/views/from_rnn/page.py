@@ -39,7 +39,7 @@ def from_rnn(run: CurrentRun) -> None:
         **url_state.bound(SECTION, url_state.get(SECTION)),
     )
     if not run.scope.model.translates and section in OF_A_SOURCE:
-        ui.written(run.trace, run.terms, run.stale)
+        ui.run_strip(run.trace, run.terms, run.stale)
         st.markdown(say.NO_SOURCE)
         return
     SECTIONS[section](run)

@@ -30,7 +30,7 @@ _HELP = "“Nearest head” is the one, among those of all layers, whose rows ar
 def pair(run: CurrentRun) -> None:
     """Draw the section."""
     found = [reference_models.one_that(run, suits) for suits in (heads.has_alignment, heads.has_heads)]
-    ui.written(run.trace, run.terms, run.stale)
+    ui.run_strip(run.trace, run.terms, run.stale)
     if None in found:
         st.markdown(say.no_pair(reference_models.named(run.scope.task), found[0] is not None, found[1] is not None))
         return
@@ -75,7 +75,7 @@ def _draw(scopes: list[Scope], traces: list[Trace]) -> None:
             make = partial(files.alignments_csv, two, tokens, steps, apart)
             download("Both alignments, CSV", make, f"{name}.csv", "text/csv", about)
     with right:
-        ui.checks_panel(ui.checked(heads.checks(traces, two, apart)), "")
+        ui.checks_panel(ui.check_rows(heads.checks(traces, two, apart)), "")
 
 
 def _both(first: Trace, second: Trace) -> Facts:

@@ -40,7 +40,7 @@ def reach(run: CurrentRun) -> None:
         note = caption(of_model(run.trace, "source"))
         figure = charts.fading(four_layers.reaches, look(st.context.theme.type), title, note)
         st.plotly_chart(ui.presented(figure), theme=None, key="from-rnn-fading", config=ui.camera(f"{name}.by-distance"))
-        ui.checks_panel(ui.checked(reach_text.checks(four_layers.reaches)), words.training_summary(run.scope.training))
+        ui.checks_panel(ui.check_rows(reach_text.checks(four_layers.reaches)), words.training_summary(run.scope.training))
     with right, st.container(key="explanation"):
         st.markdown(reach_text.explanation(four_layers.reaches))
         st.markdown(reach_text.HOW)

@@ -50,7 +50,7 @@ def three(run: CurrentRun) -> None:
         st.markdown(say.WHY)
     with right:
         checks = check_fixed_vector(fixed.model, cache.trace(fixed, (source.text, "")))
-        ui.checks_panel(ui.checked(checks), words.training_summary(fixed.training))
+        ui.checks_panel(ui.check_rows(checks), words.training_summary(fixed.training))
 
 
 def _bottleneck(scope: Scope, run: CurrentRun) -> draw.Bottleneck:

@@ -43,7 +43,7 @@ def inside(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     )
     if not run.trace.attention:
         return no_attention(run, st.container())
-    ui.written(run.trace, run.terms, run.stale)
+    ui.run_strip(run.trace, run.terms, run.stale)
     if why := text.not_walked(run.trace):
         with st.container(key="explanation"):
             st.markdown(why)

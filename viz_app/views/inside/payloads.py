@@ -6,7 +6,7 @@ from models.analysis import walk_checks
 from models.analysis.checks import Check, check_site
 from models.trace import Trace
 from viz_app import words
-from viz_app.drawing.notes import checked
+from viz_app.drawing.notes import check_rows
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.inside import cell as cells
@@ -50,7 +50,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         **similarity.note(run, compared, choices.site, choices.head, choices.similarity),
         "choice": cells.token_choice(trace, cell, terms),
         **({choices.view: views[choices.view]()} if choices.view in views else {}),
-        "checks": checked(_checks(trace, cell)),
+        "checks": check_rows(_checks(trace, cell)),
     }
 
 
@@ -67,7 +67,7 @@ def _of_several(run: CurrentRun, choices: Choices) -> Pictures:
     return {
         **similarity.note(run, compared, choices.site, choices.head, choices.similarity),
         "several": several(group, run.terms, query),
-        "checks": checked(_worst([check_site(compared.trace.attention[name]) for name in sites or [choices.site]])),
+        "checks": check_rows(_worst([check_site(compared.trace.attention[name]) for name in sites or [choices.site]])),
     }
 
 

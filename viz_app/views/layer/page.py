@@ -22,7 +22,7 @@ def layer(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     """Draw the page; returns how its pictures are made of another run."""
     ui.headline(text.QUESTION, text.ANSWER)
     drop_similarity(run)
-    ui.written(run.trace, run.terms, run.stale)
+    ui.run_strip(run.trace, run.terms, run.stale)
     if not run.scope.model.sublayers:
         instead = reference_models.one_that(run, lambda scope: bool(scope.model.sublayers))
         with st.container(key="explanation"):

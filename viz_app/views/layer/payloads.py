@@ -9,7 +9,7 @@ from torch import Tensor
 from models import InputError
 from models.analysis.layer_parts import Part, are_kept, check_parts, mean_and_spread
 from models.hub.anatomy import LARGEST
-from viz_app.drawing.notes import checked
+from viz_app.drawing.notes import check_rows
 from viz_app.drawing.payload import pack
 from viz_app.drawing.provenance import file_name
 from viz_app.drawing.stamp import facts, saving
@@ -40,7 +40,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     if said := unkept(run):
         raise InputError(said, run.scope.model.fields[0].name)
     view = token_view(run, choices)
-    return {"layer": layer(view), "checks": checked(check_parts(run.scope.model, run.trace, view.parts, view.position))}
+    return {"layer": layer(view), "checks": check_rows(check_parts(run.scope.model, run.trace, view.parts, view.position))}
 
 
 def unkept(run: CurrentRun) -> str:

@@ -28,12 +28,12 @@ def masks(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     ui.headline(text.QUESTION, text.ANSWER if run.trace.attention and run.scope.model.masks_can_change else "")
     drop_similarity(run)
     if not run.trace.attention:
-        ui.written(run.trace, run.terms, run.stale)
+        ui.run_strip(run.trace, run.terms, run.stale)
         with st.container(key="explanation"):
             st.markdown(text.NO_MASK)
         return None
     if not run.scope.model.masks_can_change:
-        ui.written(run.trace, run.terms, run.stale)
+        ui.run_strip(run.trace, run.terms, run.stale)
         with st.container(key="explanation"):
             st.markdown(text.GIVEN)
         return None
@@ -85,5 +85,5 @@ def _downloads(view: MaskView, now: Callable[[], MaskView]) -> None:
         st.caption(text.LONG_TEXT)
 
 
-def _file(make: Callable[[MaskView], ui.Made], now: Callable[[], MaskView]) -> ui.Made:
+def _file(make: Callable[[MaskView], ui.FileContent], now: Callable[[], MaskView]) -> ui.FileContent:
     return make(now())

@@ -9,7 +9,7 @@ from models.scope import Texts
 from models.trace import Trace
 from models.trace.edits import Edits
 from viz_app.drawing.cells import Tile
-from viz_app.drawing.notes import checked, small_print, strip
+from viz_app.drawing.notes import check_rows, small_print, strip
 from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
@@ -46,7 +46,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         "note masks": small_print(choices.problem or filled, bad=bool(choices.problem)),
         "written": strip(view.before.trace, run.terms, run.stale),
         "mask_painter": masks(view),
-        "checks": checked([*check_site(view.sites[1]), *checks(view)]),
+        "checks": check_rows([*check_site(view.sites[1]), *checks(view)]),
     }
 
 

@@ -31,7 +31,7 @@ def added(run: CurrentRun) -> None:
     trace, config, model = run.trace, run.scope.config, run.scope.model
     first = f"{model.stack}.layers.0.self_attn"
     if model.is_recurrent or first not in trace.attention:
-        ui.written(trace, run.terms, run.stale)
+        ui.run_strip(trace, run.terms, run.stale)
         st.markdown(_why_not_added(model))
         return
     tokens = [label.text for label in labels(trace.streams[model.fields[0].stream])]
@@ -44,7 +44,7 @@ def added(run: CurrentRun) -> None:
             **url_state.bound(TOKEN, min(url_state.get(TOKEN), len(tokens) - 1)),
         )
     with written:
-        ui.written(trace, run.terms, run.stale)
+        ui.run_strip(trace, run.terms, run.stale)
     x, p = _vectors(run)
     weight, bias = site.projections["W_Q"]
     both = add_or_concatenate(x, p, weight.T)
@@ -65,7 +65,7 @@ def added(run: CurrentRun) -> None:
     with right:
         sums_up = config.positions != "none" and model.first_reads_sum
         checks = [*claims.adding(both, x + p), *([claims.queries(both, bias, site.q[0])] if sums_up else [])]
-        ui.checks_panel(ui.checked(checks), words.training_summary(run.scope.training))
+        ui.checks_panel(ui.check_rows(checks), words.training_summary(run.scope.training))
 
 
 def _strips(run: CurrentRun, token: int, pictures: dict[str, tuple[dict[str, Tensor], str, str]]) -> None:

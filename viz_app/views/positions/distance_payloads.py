@@ -93,7 +93,7 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     drawn: Pictures = {
         "positions-distance": every_pair(all_pairs, f"{where}: score by distance", domain, view.file, view.about),
         "positions-explained": notes.rows("explained", *say.distances(all_pairs, one_pair is not None)),
-        "checks": notes.checked(checks(view)),
+        "checks": notes.check_rows(checks(view)),
     }
     if one_pair is None:
         return drawn

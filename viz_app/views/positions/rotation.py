@@ -57,7 +57,7 @@ def rotation(run: CurrentRun) -> None:
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download("The angles in radians, CSV", lambda: files.angles_csv(turns), f"{name}.csv", "text/csv", lambda: about)
     with right:
-        ui.checks_panel(ui.checked(claims.rotation(turns, site.dtype)), "")
+        ui.checks_panel(ui.check_rows(claims.rotation(turns, site.dtype)), "")
 
 
 def distances(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
@@ -65,7 +65,7 @@ def distances(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     pictures are made of another run."""
     kinds = sites_by_kind(run)
     if not kinds:
-        ui.written(run.trace, run.terms, run.stale)
+        ui.run_strip(run.trace, run.terms, run.stale)
         st.markdown(say.NO_SCORES)
         return None
     site, focus = chosen_focus(run.trace)
@@ -73,7 +73,7 @@ def distances(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     choices = Choices(site.name, min(focus.head, site.n_heads - 1), url_state.get(QUERY), url_state.get(KEY))
     with which_head.row():
         which_head.which_head(kinds, site, choices.head)
-    ui.written(run.trace, run.terms, run.stale)
+    ui.run_strip(run.trace, run.terms, run.stale)
     _lay_out(payloads(run, choices), run, choices)
     return partial(payloads, choices=choices)
 

@@ -38,7 +38,7 @@ def pictures(run: CurrentRun, models: dict[str, Model], how: str, seed: int) -> 
     return {
         "positions-shuffle": draw_shuffle.shuffle(source, titled, saving(file, about)),
         "positions-explained": notes.rows("explained", *_found(run, *found.values()), *_answers(run, how, seed)),
-        "checks": notes.checked(_checks(run, *found.values())),
+        "checks": notes.check_rows(_checks(run, *found.values())),
         **stages,
     }
 
@@ -68,7 +68,7 @@ def _answers(run: CurrentRun, how: str, seed: int) -> list[tuple[str, str]]:
     other = reordered(row, order_of(row, how, seed))
     for where, scope in ((draw_shuffle.WITH, run.scope), (draw_shuffle.WITHOUT, cache.without_positions(run.scope))):
         for what, asked in (("as typed", row), ("reordered", other)):
-            lines.append(("line", say.answered(where, what, *notes.answered(cache.row_trace(scope, asked)))))
+            lines.append(("line", say.answered(where, what, *notes.answer_line(cache.row_trace(scope, asked)))))
     return lines
 
 

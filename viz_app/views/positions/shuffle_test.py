@@ -32,11 +32,11 @@ def shuffle(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     run."""
     scope = run.scope
     if not payloads.can_shuffle(scope.model):
-        ui.written(run.trace, run.terms, run.stale)
+        ui.run_strip(run.trace, run.terms, run.stale)
         st.markdown(say.not_shuffled(scope.model))
         return None
     how, seed, writing = _order_controls(scope.model)
-    ui.written(run.trace, run.terms, run.stale)
+    ui.run_strip(run.trace, run.terms, run.stale)
     models: dict[str, Model] = {draw_shuffle.WITH: scope.model}
     if not scope.model.is_recurrent:
         models[draw_shuffle.WITHOUT] = without_positions(scope.model)

@@ -119,7 +119,7 @@ def misprints(run: CurrentRun) -> None:
         ui.download("These numbers, CSV", lambda: files.measures_csv(measures), f"{name}.csv", "text/csv", lambda: size)
         ui.download("Tables and rotations, npz", lambda: files.measures_npz(measures), f"{name}.npz", about=lambda: size)
     with right:
-        ui.checks_panel(ui.checked(claims.formulas(measures)), "")
+        ui.checks_panel(ui.check_rows(claims.formulas(measures)), "")
 
 
 def _said(m: FormulaMeasures) -> None:
@@ -211,7 +211,7 @@ def _foot(run: CurrentRun, view: TableView) -> None:
             )
         st.caption(say.PICTURES)
     with right:
-        ui.checks_panel(ui.checked(_checks(run, view)), words.training_summary(run.scope.training))
+        ui.checks_panel(ui.check_rows(_checks(run, view)), words.training_summary(run.scope.training))
 
 
 def _name(run: CurrentRun, view: TableView, *parts: str) -> str:

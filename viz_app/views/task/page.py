@@ -39,7 +39,7 @@ def task(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
     ui.headline(text.QUESTION, text.purpose(run.terms, first_output(run.trace), run.scope.training))
     drop_similarity(run)
     if not has_picture(run.trace):
-        ui.written(run.trace, run.terms, run.stale)
+        ui.run_strip(run.trace, run.terms, run.stale)
         with st.container(key="explanation"):
             st.markdown(text.NO_PICTURE)
         return None

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from models.trace import Trace
 from models.trace.outputs import ClassProbabilities, MaskedToken, NextToken, Output, Span, TokenInOrder
-from viz_app.drawing.notes import checked, first_output, strip
+from viz_app.drawing.notes import check_rows, first_output, strip
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task.choices import Choices
@@ -35,4 +35,4 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
         checks += held
     if run.scope.model.of_two and run.scope.model.of_two not in run.trace.outputs:
         pictures["pair"] = waiting()
-    return {**pictures, "checks": checked(checks)}
+    return {**pictures, "checks": check_rows(checks)}
