@@ -19,7 +19,7 @@ from models.layers.positions import FORMULAS, formula_table
 from viz_app.views.positions import text as say
 from viz_app.views.positions.measured_text import measured_rows
 from viz_app.views.positions.page import SECTIONS
-from viz_app.views.positions.shuffle import says
+from viz_app.views.positions.shuffle import change_text
 
 TEXT = "abcde"
 CELLS = """key => {   // the cells of a plotly heatmap, by the key of its Streamlit element
@@ -111,7 +111,7 @@ def test_reordering_the_tokens_is_the_shuffle_test(page, checkpoint):
     bare = shuffle_test(without_positions(scope.model), ids, order)
     assert moved(page, "map1", bare.change.T.numpy()).max() < 1e-4
     expect(page.locator(".explained")).to_contain_text(f"{100 * float(positioned.mean[-1]):.0f} % of its length")
-    expect(page.locator(".st-key-positions-shuffle")).to_contain_text(says(float(positioned.change[1, 0])))
+    expect(page.locator(".st-key-positions-shuffle")).to_contain_text(change_text(float(positioned.change[1, 0])))
     lines = page.locator(".shuffle line[data-moves]").evaluate_all("all => all.map((e) => e.dataset.moves.split(' ').map(Number))")
     assert lines == [[from_, to] for to, from_ in enumerate(order)]
     bars = page.locator(".shuffle rect[data-bar]").evaluate_all("all => all.map((e) => Number(e.dataset.value))")

@@ -369,7 +369,7 @@ def test_where_tokens_went_and_how_far_they_moved() -> None:
     (0.0, "0"), (0.005, "0.01"), (0.0049, "5e-3"), (1.234, "1.23"), (3.2e-7, "3e-7"), (1e-12, "1e-12"),
 ])  # fmt: skip
 def test_a_change_as_people_read_it(value: float, said: str) -> None:
-    assert shuffle.says(value) == said
+    assert shuffle.change_text(value) == said
     assert shuffle.numbered(["a", "a"]) == ["0 a", "1 a"]
 
 

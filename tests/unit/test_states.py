@@ -66,7 +66,7 @@ def test_the_files_hold_the_states(scope, trace):
 
 
 def test_the_words_say_its_sizes_and_which_way_it_reads(scope, trace):
-    text, both = states.says(scope.config, words.terms("translation")), scope.config.bidirectional
+    text, both = states.explanation(scope.config, words.terms("translation")), scope.config.bidirectional
     assert f"**{scope.config.d_memory} numbers**" in text
     assert ("in both directions" in text) == both
     assert ("h←(t) = f(token t, h←(t+1))" in text) == both
@@ -87,7 +87,7 @@ def states_after(scope: Scope, trace: Trace, place: int) -> np.ndarray:
 
 
 def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
-    text, d = states.says(scope.config, words.terms("translation")), scope.config.d_hidden
+    text, d = states.explanation(scope.config, words.terms("translation")), scope.config.d_hidden
     assert f"s(0) = tanh(W h(m) + b), {d} numbers" in text
     read, decoder = by_torch(scope, trace), scope.model.decoder
     h_m = np.concatenate([read[-1, :d], read[0, d:]])            # forward at the last token, backward at the first
@@ -105,7 +105,7 @@ def test_the_decoder_starts_from_where_reading_ended_as_is_said(scope, trace):
 
 @pytest.mark.parametrize(("task", "named"), [("dates", "dates-bahdanau"), ("translation", "eng-fra-bahdanau")])
 def test_the_model_to_go_to_is_of_the_same_task(scope, task, named):
-    assert f"(such as **{named}**)" in states.says(scope.config, words.terms(task))
+    assert f"(such as **{named}**)" in states.explanation(scope.config, words.terms(task))
 
 
 def test_the_model_to_open_instead_is_one_of_the_same_task_with_an_attention() -> None:
@@ -114,6 +114,6 @@ def test_the_model_to_open_instead_is_one_of_the_same_task_with_an_attention() -
     for name in without:
         task = describe(shipped_folder() / name).training["task"]
         named = words.terms(task, name).aligned
-        assert named in states.says(models.load(name, device="cpu").config, words.terms(task, name))
+        assert named in states.explanation(models.load(name, device="cpu").config, words.terms(task, name))
         assert describe(shipped_folder() / named).training["task"] == task
         assert models.load(named, device="cpu").model.kinds

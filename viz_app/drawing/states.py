@@ -33,7 +33,7 @@ def encoder_states(trace: Trace, config: Seq2SeqConfig, title: str) -> bytes:
     return pack(header, states=values)
 
 
-def says(config: Seq2SeqConfig, terms: words.Terms) -> str:
+def explanation(config: Seq2SeqConfig, terms: words.Terms) -> str:
     """Why there is no attention to show, what there is instead, and what it means."""
     d, half = config.d_memory, config.d_hidden
     if config.bidirectional:

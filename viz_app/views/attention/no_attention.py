@@ -33,7 +33,7 @@ def no_attention(run: CurrentRun, written: DeltaGenerator, step: int | None = No
         return at_step(session.run, step).trace
 
     with explained, st.container(key="explanation"):
-        st.markdown(states.says(run.scope.config, run.terms))
+        st.markdown(states.explanation(run.scope.config, run.terms))
         with st.container(horizontal=True, gap="small", key="downloads"):
             ui.download(
                 "The states, CSV", lambda: states.states_csv(now()), f"{name}.csv", "text/csv", lambda: facts(now())

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from models.analysis.permutation_test import ShuffleTest
 from models.architectures import Model
-from viz_app.views.positions.shuffle import UNRELATED, says
+from viz_app.views.positions.shuffle import UNRELATED, change_text
 
 SAME, SAME_FLOAT = 1e-6, 1e-4     # of a vector's length: no change, and no change but rounding through every layer
 
@@ -71,7 +71,7 @@ def order_help(model: Model) -> str:
     return "Special tokens keep their places: they are no words. No token leaves its text."
 
 
-def answered(where: str, what: str, label: str, answer: str) -> str:
+def answer_sentence(where: str, what: str, label: str, answer: str) -> str:
     """What a model says of a row, with or without positions, as typed or reordered."""
     return f"{where[:1].upper()}{where[1:]}, {what}: {label}: {answer}."
 
@@ -102,7 +102,7 @@ def shuffled(positioned: ShuffleTest, bare: ShuffleTest, kind: str, fixed: str =
             f"Nothing can change places here: besides {fixed} there is only one token. Type more words on the left."
         )
     last, place = float(positioned.mean[-1]), positioned.stages[-1]
-    exact = says(float(bare.largest.max()))
+    exact = change_text(float(bare.largest.max()))
     rounding = "" if exact == "0" else " That is rounding, because sums are added up in another order."
     where = "as it enters the model" if place == "input" else f"after {place}"
     same = float(bare.largest.max()) < SAME_FLOAT

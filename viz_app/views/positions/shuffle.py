@@ -48,6 +48,6 @@ def numbered(tokens: Sequence[str]) -> list[str]:
     return [f"{i} {token}" for i, token in enumerate(tokens)]
 
 
-def says(value: float) -> str:
+def change_text(value: float) -> str:
     """A change as people read it: two decimals, or its order of magnitude where it is only rounding."""
     return "0" if value == 0 else f"{value:.2f}" if value >= 0.005 else f"{value:.0e}".replace("e-0", "e-")

@@ -68,7 +68,7 @@ def _answers(run: CurrentRun, how: str, seed: int) -> list[tuple[str, str]]:
     other = reordered(row, order_of(row, how, seed))
     for where, scope in ((draw_shuffle.WITH, run.scope), (draw_shuffle.WITHOUT, cache.without_positions(run.scope))):
         for what, asked in (("as typed", row), ("reordered", other)):
-            lines.append(("line", say.answered(where, what, *notes.answer_line(cache.row_trace(scope, asked)))))
+            lines.append(("line", say.answer_sentence(where, what, *notes.answer_line(cache.row_trace(scope, asked)))))
     return lines
 
 

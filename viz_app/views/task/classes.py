@@ -46,7 +46,7 @@ def side_by_side(run: CurrentRun, output: ClassProbabilities) -> list[LambdaRun]
     return runs if any(each.output is output for each in runs) else []
 
 
-def classified(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn:
+def class_probabilities(run: CurrentRun, output: ClassProbabilities, choices: Choices) -> Drawn:
     """The classes of one run with what its answering token reads, and above it the runs with another λ where there are any; what
     must hold of them."""
     pictures, checks = pair(run, output, choices)

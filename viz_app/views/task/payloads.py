@@ -8,7 +8,7 @@ from viz_app.drawing.notes import check_rows, first_output, strip
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.task.choices import Choices
-from viz_app.views.task.classes import classified
+from viz_app.views.task.classes import class_probabilities
 from viz_app.views.task.in_order import in_order
 from viz_app.views.task.masked import masked
 from viz_app.views.task.next_token import next_token
@@ -17,7 +17,7 @@ from viz_app.views.task.reading import Drawn
 from viz_app.views.task.span import span
 
 PICTURES: dict[type[Output], Callable[..., Drawn]] = {
-    NextToken: next_token, MaskedToken: masked, ClassProbabilities: classified, Span: span, TokenInOrder: in_order,
+    NextToken: next_token, MaskedToken: masked, ClassProbabilities: class_probabilities, Span: span, TokenInOrder: in_order,
 }  # fmt: skip
 
 
