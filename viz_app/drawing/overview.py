@@ -26,12 +26,13 @@ Codes = tuple[int, np.ndarray]      # k, and uint8 (site, head, query/k, key/k)
 
 
 def overview(
-    trace: Trace, terms: words.Terms, site: str = "", head: int = 0, made: Sequence[Codes] | None = None, switches: bool = False
+    trace: Trace, terms: words.Terms, site: str = "", head: int = 0,
+    precomputed: Sequence[Codes] | None = None, switches: bool = False
 ) -> bytes:
-    """The payload of the overview component, with (site, head) marked as the chosen one; `made` is what `all_codes` gives, if it
-    has been worked out before; `switches` if sub-words can be joined and parted in the picture."""
+    """The payload of the overview component, with (site, head) marked as the chosen one; `precomputed` is what `all_codes`
+    gives, if it has been worked out before; `switches` if sub-words can be joined and parted in the picture."""
     blocks, parts, offset = [], [], 0
-    for (kind, sites), (k, codes) in zip(by_kind(trace), made or all_codes(trace), strict=True):
+    for (kind, sites), (k, codes) in zip(by_kind(trace), precomputed or all_codes(trace), strict=True):
         blocks.append({
             "kind": kind, "title": words.kind_title(sites[0]), "subtitle": words.kind_subtitle(sites[0], terms),
             "sides": words.sides(sites[0], writes(trace, sites[0])),

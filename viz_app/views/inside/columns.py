@@ -31,7 +31,7 @@ class Column:
 
 def arrays(site: AttentionSite, w: Walk, rows: list[int]) -> dict[str, Tensor]:
     """What the columns are made of, for the keys in `rows`."""
-    made = {
+    values = {
         "a": w.a, "memory": w.memory[rows], "q": w.q, "k": w.k[rows], "v": w.v[rows], "compared_q": w.comparison.q,
         "compared_k": w.comparison.k[rows], "products": w.comparison.elementwise[rows], "terms": w.comparison.terms[rows],
         "scores": w.scores[rows], "masked": w.masked[rows], "weights": w.weights[rows], "parts": w.parts[rows], "b": w.b,
@@ -39,36 +39,36 @@ def arrays(site: AttentionSite, w: Walk, rows: list[int]) -> dict[str, Tensor]:
     more = {"scaled dot": {"raw": w.raw[rows]}, "additive": {"learned_v": site.similarity.learned.get("v")}}
     named = {products_of(term.name): term.products[rows] for term in w.named_terms}
     named |= {name: scores[rows] for name, scores in named_scores(w).items()}
-    return made | more.get(site.similarity.name, {}) | named
+    return values | more.get(site.similarity.name, {}) | named
 
 
-def columns(site: AttentionSite, made: dict[str, Tensor]) -> dict[str, Column]:
+def columns(site: AttentionSite, values: dict[str, Tensor]) -> dict[str, Column]:
     """Every column that a stage of this site's walk may show, by its id."""
     alignment, name = words.is_alignment(site), site.similarity.name
     together = {  # things compared share a scale
         "a": ("a", "memory"), "k": ("q", "k"), "sides": ("compared_q", "compared_k"), "products": ("products",),
         "terms": ("terms",), "scores": ("raw",) if name == "scaled dot" else ("scores",), "v": ("v", "b"),
     }
-    scale = {column: max(peak(made[array]) for array in of) for column, of in together.items()}
+    scale = {column: max(peak(values[array]) for array in of) for column, of in together.items()}
     value = "h" if alignment else "v"
     arrives = ("s (top), h", ("s", "h")) if alignment else ("a", ("a", "a"))
     found = {
-        "a": Column(arrives[0], _sizes(made, "a", "memory", scale["a"]), "strip", "memory", scale["a"], arrives[1]),
-        **_comparison(site, made, scale),
+        "a": Column(arrives[0], _sizes(values, "a", "memory", scale["a"]), "strip", "memory", scale["a"], arrives[1]),
+        **_comparison(site, values, scale),
         "masked": Column("+ mask", "", "number", "masked", scale["scores"]),
         "weights": Column("softmax", "weight, 0 to 1", "weight", "weights"),
-        "v": Column(value, f"{len(made['b'])} numbers, ±{_brief(scale['v'])}", "strip", "v", scale["v"], family="v"),
+        "v": Column(value, f"{len(values['b'])} numbers, ±{_brief(scale['v'])}", "strip", "v", scale["v"], family="v"),
         "parts": Column(f"weight × {value}", f"on the scale of {value}, ±{_brief(scale['v'])}", "strip", "parts", scale["v"],
                         family="v", why=("= weight ", {"key": "weights"}, f" × {value} ", {"row": "v"})),
     }  # fmt: skip
-    return found | _named(site, made, found["terms"])
+    return found | _named(site, values, found["terms"])
 
 
-def _comparison(site: AttentionSite, made: dict[str, Tensor], scale: dict[str, float]) -> dict[str, Column]:
+def _comparison(site: AttentionSite, values: dict[str, Tensor], scale: dict[str, float]) -> dict[str, Column]:
     """The columns in which q meets k, from both vectors to the score."""
     name = site.similarity.name
     left, right = ("W s", "U h") if words.is_alignment(site) else _sides(name)
-    d, d_terms = len(made["q"]), len(made["compared_q"])
+    d, d_terms = len(values["q"]), len(values["compared_q"])
     mixed = name in ("general", "additive")     # then a number of q has no one number that it turns into
     q, k = {"top": "compared_q"}, {"row": "compared_k"}
     times: Why = (f"= {left} ", q, f" × {right} ", k)
@@ -78,9 +78,9 @@ def _comparison(site: AttentionSite, made: dict[str, Tensor], scale: dict[str, f
         "additive": ("= v ", {"top": "learned_v"}, " × ", {"row": "products"}),
     }
     return {
-        "k": Column("q (top), k", _sizes(made, "q", "k", scale["k"]), "strip", "k", scale["k"], ("q", "k"),
+        "k": Column("q (top), k", _sizes(values, "q", "k", scale["k"]), "strip", "k", scale["k"], ("q", "k"),
                     "" if mixed else "terms"),
-        "sides": Column(f"{left} (top), {right}", _sizes(made, "compared_q", "compared_k", scale["sides"]), "strip",
+        "sides": Column(f"{left} (top), {right}", _sizes(values, "compared_q", "compared_k", scale["sides"]), "strip",
                         "compared_k", scale["sides"], (left, right), "terms"),
         "products": Column(
             "tanh of their sum" if name == "additive" else "q ∘ k", f"number by number, ±{_brief(scale['products'])}", "strip",
@@ -98,14 +98,14 @@ def _comparison(site: AttentionSite, made: dict[str, Tensor], scale: dict[str, f
     }  # fmt: skip
 
 
-def _named(site: AttentionSite, made: dict[str, Tensor], terms: Column) -> dict[str, Column]:
+def _named(site: AttentionSite, values: dict[str, Tensor], terms: Column) -> dict[str, Column]:
     """Where a score has named terms: each as a strip and as the number that it sums to, and these added up, on one scale; `terms`
     is the similarity's strip."""
     if not site.terms:
         return {}
     names, d = [CONTENT, *(term.name for term in site.terms)], site.d_head
-    scale = max(peak(made[name]) for name in (*names, "scores"))
-    strips = max(peak(made[array]) for array in ("terms", *(products_of(name) for name in names[1:])))
+    scale = max(peak(values[name]) for name in (*names, "scores"))
+    strips = max(peak(values[array]) for array in ("terms", *(products_of(name) for name in names[1:])))
     note = f"sums to the {CONTENT} term, ±{_brief(strips)}"
     found = {"terms": replace(terms, title=f"{CONTENT}: {terms.title}", note=note, scale=strips)}
     for term in site.terms:
@@ -114,10 +114,11 @@ def _named(site: AttentionSite, made: dict[str, Tensor], terms: Column) -> dict[
             f"{term.name}, number by number", f"sums to the {term.name} term, ±{_brief(strips)}", "strip", array, strips,
             family=array,
         )
-    found |= {name: Column(name, "its sum", "number", name, scale, why=(f"the sum of {made[products_of(name)].shape[1]} numbers",))
-              for name in names[1:]}
+    n_products = {name: values[products_of(name)].shape[1] for name in names[1:]}
+    sums = {name: (f"the sum of {n} numbers",) for name, n in n_products.items()}
+    found |= {name: Column(name, "its sum", "number", name, scale, why=why) for name, why in sums.items()}
     first: Why = ("= ", {"key": "raw"}, f" / √{d}") if site.similarity.name == "scaled dot" else ("the sum of its products",)
-    found[CONTENT] = Column(CONTENT, f"÷ {d**0.5:.2f}" if "raw" in made else "its sum", "number", CONTENT, scale, why=first)
+    found[CONTENT] = Column(CONTENT, f"÷ {d**0.5:.2f}" if "raw" in values else "its sum", "number", CONTENT, scale, why=first)
     why = [part for name in names for part in (f" + {name} ", {"key": name})]
     why[0] = f"= {CONTENT} "
     found["scores"] = Column("= score", "all added up", "number", "scores", scale, why=tuple(why))
@@ -153,8 +154,8 @@ def _term(name: str) -> str:
     return {"scaled dot": "q ∘ k / √dₖ", "cosine": "t · q̂ ∘ k̂", "additive": "v ∘ tanh"}.get(name, f"{left} ∘ {right}")
 
 
-def _sizes(made: dict[str, Tensor], top: str, rows: str, scale: float) -> str:
-    of_top, of_row = len(made[top]), made[rows].shape[1]
+def _sizes(values: dict[str, Tensor], top: str, rows: str, scale: float) -> str:
+    of_top, of_row = len(values[top]), values[rows].shape[1]
     return f"{of_top if of_top == of_row else f'{of_top}, {of_row}'} numbers, ±{_brief(scale)}"
 
 

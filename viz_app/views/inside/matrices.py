@@ -117,10 +117,10 @@ class _Writer:
         formula = rows if self.by_rows else columns
         return {"title": title, "formula": formula, "size": size, "terms": [first, "·", second, f"{after} =".strip(), result]}
 
-    def projection(self, array: str, name: str, who: str, source: str, says: str, has_bias: bool) -> dict[str, Any]:
+    def projection(self, array: str, name: str, vectors: str, source: str, title: str, has_bias: bool) -> dict[str, Any]:
         weight, bias = f"W^{{{name}}}", f" + b^{{{name}}}" * has_bias
         return self.product(
-            says, f"{name} = {source} {weight}{bias}", f"{name} = {weight} {source}{bias}", _term(who, source),
+            title, f"{name} = {source} {weight}{bias}", f"{name} = {weight} {source}{bias}", _term(vectors, source),
             _term(f"W_{name}", weight), _term(array, name), "+ bias" * has_bias,
         )
 
@@ -142,21 +142,21 @@ def _scores(site: AttentionSite, write: _Writer, names: dict[str, str]) -> list[
             "title": "Add the other terms:", "formula": f"{result} = {' + '.join(part['name'] for part in parts)}", "size": "large",
             "terms": [*sums, "=", _term("scores", result)],
         }
-        return [*_compared(site, write, names | {"scores": CONTENT}, CONTENT), added]
-    return _compared(site, write, names, "scores")
+        return [*_similarity_equations(site, write, names | {"scores": CONTENT}, CONTENT), added]
+    return _similarity_equations(site, write, names, "scores")
 
 
-def _compared(site: AttentionSite, write: _Writer, names: dict[str, str], made: str) -> list[dict[str, Any]]:
-    """The equations of the similarity, which end in the array `made`."""
+def _similarity_equations(site: AttentionSite, write: _Writer, names: dict[str, str], result: str) -> list[dict[str, Any]]:
+    """The equations of the similarity, which end in this array."""
     q, k, a = names["q"], names["k"], names["scores"]
-    scores, name = _term(made, a), site.similarity.name
+    scores, name = _term(result, a), site.similarity.name
     title, turned = "Every query with every key:", f"{k}^{{T}}"
     if name == "additive":
         left, right = write.learned("", "q", q, "W", True), write.learned("", "k", k, "U", True)
         left["title"], right["title"] = ("States before each step:", "States of the encoder:") if words.is_alignment(site) else (
             "Queries, made comparable:", "Keys, made comparable:")
-        made = [_term("compared_q", left["formula"]), _term("compared_k", f"({right['formula']})^{{T}}", transposed=True)]
-        first, second = made if write.by_rows else reversed(made)
+        factors = [_term("compared_q", left["formula"]), _term("compared_k", f"({right['formula']})^{{T}}", transposed=True)]
+        first, second = factors if write.by_rows else reversed(factors)
         formula = f"{a} = v·tanh({left['formula']} + {right['formula']}), each row with each"
         terms = [first, "+", second, "→ tanh, · v =", scores]
         return [left, right, {"title": title, "formula": formula, "size": "large", "terms": terms}]
