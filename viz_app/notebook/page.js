@@ -23,7 +23,7 @@ class Part {
 }
 
 // What was packed and compressed by viz_app/notebook/picture.py.
-async function drawn() {
+async function unpacked() {
   const bytes = Uint8Array.from(atob(JSON.parse(document.querySelector("#drawn").textContent)), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return unpack(new Uint8Array(await new Response(stream).arrayBuffer()));
@@ -90,7 +90,7 @@ function restyle() {
 
 if (window.frameElement) hold();
 window.attnscope = {};
-const { theme, title, about, answers, arrays, ...picture } = await drawn(), parts = [];
+const { theme, title, about, answers, arrays, ...picture } = await unpacked(), parts = [];
 main.replaceChildren();
 main.classList.toggle("two", picture.parts.length > 1);
 picture.parts.forEach((part, i) => parts.push(new Part(part, arrays[part.payload], (event, value) => answer(i, event, value))));

@@ -71,13 +71,13 @@ class ByDistance extends Fitted {
     this.rule.setAttribute("x1", this.x(i));
     this.rule.setAttribute("x2", this.x(i));
     this.rule.setAttribute("stroke-opacity", 0.35);
-    tip.textContent = this.says(i);
+    tip.textContent = this.sentence(i);
     tip.hidden = false;
     tip.style.left = `${Math.max(0, Math.min(clientX - box.left + 14, this.width - tip.offsetWidth))}px`;
     tip.style.top = `${clientY - box.top + 16}px`;
   }
 
-  says(i) {
+  sentence(i) {
     const { marked, arrays: { distance, value, least, largest, pairs } } = this.picture, at = `distance ${distance[i]}: `;
     if (!least) return `${at}score ${exact(value[i])}${distance[i] === marked ? ", where they stand in the text" : ""}`;
     return `${at}mean ${exact(value[i])}, least ${exact(least[i])}, largest ${exact(largest[i])} of ${pairs[i]} ${pairs[i] === 1 ? "pair" : "pairs"}`;

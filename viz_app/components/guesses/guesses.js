@@ -16,9 +16,9 @@ class Guesses {
 
   show(picture, theme, send) {
     const { root } = this, names = JSON.stringify(picture.tokens), own = picture.states.flatMap((state, i) => (state === "hidden" ? [i] : []));
-    if (names !== this.names || String(own) === String(this.asked)) this.asked = undefined;      // another text, or it has come
+    if (names !== this.names || String(own) === String(this.pending)) this.pending = undefined;      // another text, or it has come
     Object.assign(this, { picture, names, send });
-    this.hidden = new Set(this.asked ?? own);
+    this.hidden = new Set(this.pending ?? own);
     root.querySelector("h3").textContent = picture.title;
     root.querySelector(".said").textContent = picture.note;
     this.tokens(picture);
@@ -56,8 +56,8 @@ class Guesses {
   toggle(i) {
     this.hidden.has(i) ? this.hidden.delete(i) : this.hidden.add(i);
     this.mark(this.chips[i], i);
-    this.asked = [...this.hidden].sort((a, b) => a - b);
-    this.send({ hidden: this.asked });
+    this.pending = [...this.hidden].sort((a, b) => a - b);
+    this.send({ hidden: this.pending });
   }
 
   masks({ masks, arrays }, theme) {

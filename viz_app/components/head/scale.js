@@ -24,7 +24,7 @@ class Switches {
     this.select = root.querySelector(".scale");
     this.box = root.querySelector(".sinks input");
     this.label = root.querySelector(".sinks");
-    this.said = root.querySelector(".sunk");
+    this.note = root.querySelector(".sunk");
     this.select.onchange = this.box.onchange = () => choose((this.waiting = { scale: this.select.value, hides: this.box.checked }));
   }
 
@@ -36,9 +36,9 @@ class Switches {
     Object.assign(picture, { scale, hides, hidden: new Set(hides && block === 1 ? sinks.map((key) => key - first[1]) : []) });
     this.select.value = scale;
     this.box.checked = hides;
-    this.label.style.visibility = this.said.style.visibility = sinks.length ? "visible" : "hidden";
+    this.label.style.visibility = this.note.style.visibility = sinks.length ? "visible" : "hidden";
     this.label.lastChild.textContent = `hide ${names}`;
     const share = `${(100 * sinkShare).toFixed(0)} %`;
-    this.said.textContent = hides ? `${names} hidden: ${share} of the weight goes there` : `(${share} of the weight)`;
+    this.note.textContent = hides ? `${names} hidden: ${share} of the weight goes there` : `(${share} of the weight)`;
   }
 }

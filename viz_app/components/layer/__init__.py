@@ -7,7 +7,7 @@ import streamlit as st
 
 from viz_app.components import register
 
-_mount = register("layer", "../walk/signed.js", "../walk/table.js", "drawn.js", "stops.js", "vectors.js", "layer.js")
+_mount = register("layer", "../walk/signed.js", "../walk/table.js", "rows.js", "stops.js", "vectors.js", "layer.js")
 
 
 def layer(payload: bytes, on_layer: Callable[[str], None], on_token: Callable[[int], None], key: str = "layer") -> None:

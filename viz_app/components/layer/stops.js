@@ -59,7 +59,7 @@ class Stops extends Rows {
     cell("direction", `${where}: cosine with the stream it read`, ({ x, wide }) => this.signed(x, y, wide, stop.direction, row));
     cell("length", `${where}: length of the stream after it`, ({ x, wide }) => this.bar(x, y, wide, stop.length, largest.length, row));
     cell("answer", `${where}: probability of ${picture.answer?.[0]}, the model's answer`, ({ x, wide }) => this.bar(x, y, wide, stop.answer, 1, row, share(stop.answer)));
-    if (tokens) this.said(stop, line, y, tokens, where, row);
+    if (tokens) this.predictions(stop, line, y, tokens, where, row);
     if (!stop.site) return;
     const choose = () => void this.on.choose(stop.site);
     row.onclick = choose;
@@ -67,7 +67,7 @@ class Stops extends Rows {
   }
 
   // The most probable tokens, as many as there is room for, each shaded by its probability.
-  said(stop, line, y, { x, wide }, where, row) {
+  predictions(stop, line, y, { x, wide }, where, row) {
     const n = Math.max(1, Math.min(stop.best.length, Math.floor(wide / (80 * this.grown)))), each = wide / n - 4;
     stop.best.slice(0, n).forEach(([label, p], i) => {
       const left = x + i * (each + 4), code = 1 + Math.round(254 * p), number = share(p), room = this.measure(number) * this.grown + 6;

@@ -31,32 +31,32 @@ class Live {
     this.socket = new WebSocket(new URL(this.path, location.href.replace(/^http/, "ws")), ["attnscope", this.token]);
     this.socket.binaryType = "arraybuffer";
     this.socket.onopen = () => this.late && this.ask();
-    this.socket.onmessage = ({ data }) => this.answered(new Uint8Array(data));
-    this.socket.onclose = () => (this.asked = undefined);
+    this.socket.onmessage = ({ data }) => this.receive(new Uint8Array(data));
+    this.socket.onclose = () => (this.pending = undefined);
   }
 
-  typed() {
+  texts() {
     return this.boxes.map((box) => document.querySelector(`${box} textarea`)?.value ?? "");
   }
 
   leave() {
     this.socket.onmessage = this.socket.onclose = null;
     this.socket.close();
-    this.asked = undefined;
+    this.pending = undefined;
   }
 
   ask() {
-    if (!this.open || this.asked) return;
+    if (!this.open || this.pending) return;
     this.late = this.socket.readyState !== WebSocket.OPEN;
     if (this.late) return void this.connect();
-    this.asked = this.typed();
-    this.socket.send(JSON.stringify({ texts: this.asked }));
+    this.pending = this.texts();
+    this.socket.send(JSON.stringify({ texts: this.pending }));
   }
 
-  answered(message) {
-    const asked = this.asked;
-    this.asked = undefined;
-    if (this.typed().some((text, i) => text !== asked?.[i])) this.ask();
+  receive(message) {
+    const { pending } = this;
+    this.pending = undefined;
+    if (this.texts().some((text, i) => text !== pending?.[i])) this.ask();
     if (message.length) this.show(unpack(message));
   }
 

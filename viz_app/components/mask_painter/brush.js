@@ -5,7 +5,7 @@ class Brush {
     this.on = on;
     this.heading = section.querySelector("h3");
     this.legend = section.querySelector(".legend");
-    this.said = section.querySelector(".said");
+    this.reading = section.querySelector(".said");
     this.table = section.querySelector("tbody");
     this.painted = new Map();      // "query,key" → 0 forbidden, 1 allowed
     this.board = new Board(section.querySelector(".holder"), "paintable", {
@@ -46,12 +46,12 @@ class Brush {
     return `${q + row},${k + column}`;
   }
 
-  drawn(q, k) {
+  paintAt(q, k) {
     return this.picture.block > 1 ? undefined : this.painted.get(this.name(q, k));
   }
 
   open(q, k) {
-    return this.drawn(q, k) ?? !this.picture.arrays.base[q * this.cols + k];
+    return this.paintAt(q, k) ?? !this.picture.arrays.base[q * this.cols + k];
   }
 
   draw() {
@@ -155,7 +155,7 @@ class Brush {
 
   // Sentences, one a layer, that say why a cell is blocked.
   why(q, k) {
-    const drawn = this.drawn(q, k);
+    const drawn = this.paintAt(q, k);
     if (drawn === 1) return ["allowed by hand, whatever the other layers say"];
     const bits = this.picture.arrays.base[q * this.cols + k];
     const layers = this.picture.layers.filter((_, i) => bits & (1 << i));
@@ -166,8 +166,8 @@ class Brush {
   // The row of the query in both forms, and the cell in words; always the same height.
   read(spot) {
     const { queries, keys, block } = this.picture, q = spot?.query, some = block > 1;
-    this.said.replaceChildren();
-    const say = (text, className) => put(this.said, "span", className, text);
+    this.reading.replaceChildren();
+    const say = (text, className) => put(this.reading, "span", className, text);
     this.table.replaceChildren();
     if (q === undefined) return void say(`Point at a cell to read why it is open or blocked${some ? "; click to see each of its cells" : this.picture.fixed ? "" : "; click or drag to change it"}.`, "quiet");
     if (spot.key !== undefined) {

@@ -6,7 +6,7 @@ import streamlit as st
 
 from viz_app.components import register
 
-SCRIPTS = ("../stepper/bars.js", "../answers/reading.js", "seen.js", "order.js")
+SCRIPTS = ("../stepper/bars.js", "../answers/reading.js", "visibility.js", "order.js")
 _mount = register("order", *SCRIPTS, styles=("../stepper/parts.css", "../answers/reading.css"))
 
 

@@ -10,20 +10,20 @@ class InOrder {
     this.bars = new Bars(answer, null);
     this.rest = put(answer, "p", "rest quiet");
     this.reads = new ReadRow(root.querySelector(".reading"));
-    this.seen = [0, 1].map(() => new Seen(root.querySelector(".seen"), (position) => this.send({ position })));
+    this.visibility = [0, 1].map(() => new Visibility(root.querySelector(".seen"), (position) => this.send({ position })));
     this.watcher = new ResizeObserver(() => this.layout());
     this.watcher.observe(root);
   }
 
   show(picture, theme, send) {
     const names = JSON.stringify(picture.tokens);
-    if (names !== this.names || String(picture.order) === String(this.asked)) this.asked = undefined;      // another text, or it has come
+    if (names !== this.names || String(picture.order) === String(this.pending)) this.pending = undefined;      // another text, or it has come
     Object.assign(this, { picture, theme, names, send });
     const { root, parts } = this, { answer, arrays } = picture;
     root.querySelector("h3").textContent = picture.title;
     root.querySelector(".said").textContent = picture.summary;
     if (this.drag) this.stop();
-    this.order = this.asked ?? [...picture.order];
+    this.order = this.pending ?? [...picture.order];
     this.chips();
     parts.heading.textContent = answer.title;
     parts.from.textContent = answer.from;
@@ -42,8 +42,8 @@ class InOrder {
     this.width = width;
     const { picture, theme } = this, { tokens, position, axes, arrays, order } = picture, turns = [];
     order.forEach((place, turn) => (turns[place] = turn));
-    const room = this.seen[0].section.clientWidth;
-    picture.streams.forEach(([role, title], i) => this.seen[i].show({ title, allowed: arrays[role], tokens, turns, position, axes }, theme, room));
+    const room = this.visibility[0].section.clientWidth;
+    picture.streams.forEach(([role, title], i) => this.visibility[i].show({ title, allowed: arrays[role], tokens, turns, position, axes }, theme, room));
   }
 
   chips() {
@@ -102,7 +102,7 @@ class InOrder {
     if (!drag.moving) return;
     const to = this.under(event.clientX, event.clientY);
     if (to >= 0 && this.order[to] !== drag.position) this.place(drag.position, to);
-    this.marked();
+    this.markDragged();
   }
 
   under(x, y) {
@@ -118,7 +118,7 @@ class InOrder {
     this.chips();
   }
 
-  marked() {
+  markDragged() {
     for (const button of this.row.children) button.classList.toggle("dragged", Boolean(this.drag?.moving) && Number(button.dataset.position) === this.drag.position);
   }
 
@@ -127,7 +127,7 @@ class InOrder {
     if (!drag) return;
     this.drag = undefined;
     this.dropped = drag.moving;
-    this.marked();
+    this.markDragged();
     if (drag.moving && String(drag.from) !== String(this.order)) this.ask();
   }
 
@@ -135,7 +135,7 @@ class InOrder {
     this.order = this.drag?.from ?? this.order;
     this.drag = undefined;
     this.chips();
-    this.marked();
+    this.markDragged();
   }
 
   // One turn earlier or later; false where there is none.
@@ -147,8 +147,8 @@ class InOrder {
   }
 
   ask() {
-    this.asked = [...this.order];
-    this.send({ order: this.asked });
+    this.pending = [...this.order];
+    this.send({ order: this.pending });
   }
 }
 

@@ -16,7 +16,7 @@ class Player {
     const at = steps.indexOf(step);
     this.status.textContent = `${at + 1} of ${steps.length}`;
     if (this.isPlaying && isNew) {
-      if (step !== this.asked || at === steps.length - 1) this.pause();       // somebody has moved the slider, or it is done
+      if (step !== this.pending || at === steps.length - 1) this.pause();       // somebody has moved the slider, or it is done
       else this.wait(steps[at + 1]);
     }
     this.name();
@@ -36,7 +36,7 @@ class Player {
   }
 
   ask(step) {
-    this.asked = step;
+    this.pending = step;
     this.tell(step);
   }
 

@@ -10,12 +10,12 @@ class Strands extends Fitted {
 
   show(picture, theme) {
     Object.assign(this, { picture, theme });
-    this.legend.replaceChildren(...picture.chosen.map((number, n) => this.named(number, n)));
+    this.legend.replaceChildren(...picture.chosen.map((number, n) => this.legendItem(number, n)));
     this.svg.setAttribute("aria-label", `${picture.title}; heads ${picture.chosen.map((number) => picture.heads[number].name).join(", ")}`);
     this.fit();
   }
 
-  named(number, n) {
+  legendItem(number, n) {
     const item = document.createElement("span"), sample = putSvg(item, "svg", { viewBox: "0 0 34 10" });
     putSvg(sample, "line", { x1: 0, x2: 34, y1: 5, y2: 5, ...this.stroke(number, n), "stroke-width": 2.4 });
     item.append(this.picture.heads[number].name);

@@ -36,7 +36,7 @@ class Stepper {
     if (this.waiting === picture.step) this.waiting = undefined;
     this.step = this.playing ? this.step : (this.waiting ?? picture.step);   // a step on its way to Python is not taken back
     this.slider.max = picture.steps;
-    this.given();
+    this.prompt();
     this.fork.show(picture);
     this.freeButton.disabled = !picture.forced.length;
     this.root.style.setProperty("--differs", DIFFERS);
@@ -48,7 +48,7 @@ class Stepper {
   }
 
   // The prompt, which both runs go on from; its last token is what they read first.
-  given() {
+  prompt() {
     const line = this.root.querySelector(".prompt"), { prompt, parallel } = this.picture;
     line.replaceChildren();
     line.hidden = !prompt.length;

@@ -14,7 +14,7 @@ class Versions {
 
   show(picture, theme) {
     Object.assign(this, { picture, theme, width: 0 });
-    this.asked();
+    this.source();
     this.part("cards").replaceChildren();
     picture.cards.forEach((card) => this.card(card));
     this.part("legend").textContent = picture.legend;
@@ -24,7 +24,7 @@ class Versions {
     this.root.dataset.painted = (Number(this.root.dataset.painted) || 0) + 1;
   }
 
-  asked() {
+  source() {
     const line = this.part("asked"), { source, reference } = this.picture;
     line.replaceChildren();
     put(line, "span", "token", source);

@@ -1,7 +1,7 @@
 // Who may see whom in one stream: a row a token that is predicted, a column a token that may be seen; hatched where it may not.
 const SIDE = 20, LEAST_CELL = 5, MOST_CELL = 26, TALL = 240;      // px; the last is kept, so that nothing moves while one types
 
-class Seen {
+class Visibility {
   constructor(parent, choose) {
     this.section = put(parent, "section");
     this.heading = put(this.section, "h4");
