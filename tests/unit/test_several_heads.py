@@ -8,11 +8,13 @@ import pytest
 import torch
 from drawn import letters
 
-from models.analysis.head_measures import MEASURES
+from models.analysis.head_measures import MEASURES, measures
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing.payload import unpack
+from viz_app.session.cache import findings
 from viz_app.session.current_run import CurrentRun
+from viz_app.views.inside import several as inside_several
 from viz_app.views.inside.payloads import Choices, payloads
 from viz_app.views.inside.several import HeadGroup, measures_csv, several, toggle
 
@@ -116,3 +118,20 @@ def test_the_page_checks_every_site_whose_heads_are_drawn() -> None:
     assert verdicts == ["✗ weights · v is what the model used"]
     only_first = Choices("", "several", "rows", SITES[0], 0, None, None, 0, (0, 2), "first")
     assert not [look for look, _ in payloads(run, only_first)["checks"]["rows"] if look == "failed"]
+
+
+@pytest.mark.parametrize(("longest", "times"), [(5, 1), (8, 2)])
+def test_the_heads_of_a_long_text_are_measured_once(monkeypatch: pytest.MonkeyPatch, longest: int, times: int) -> None:
+    scope, measured = letters("gpt"), []
+    monkeypatch.setattr(findings, "LARGEST_WHOLE", longest)
+    monkeypatch.setattr(inside_several, "measures", lambda *args: measured.append(args) or measures(*args))
+    texts = [CurrentRun(scope, scope.run(text)) for text in ("abcab=d", "dbcab=a")]
+    for heads in ((0, 5), (1, 3)):
+        drawn = [unpack(payloads(run, Choices("", "several", "rows", SITES[0], 0, None, None, 0, heads, "first"))["several"])
+                 for run in texts]
+        for run, (header, arrays) in zip(texts, drawn, strict=True):
+            a = weights(run.trace)
+            assert header["chosen"] == list(heads)
+            np.testing.assert_allclose(arrays["weights"], a[list(heads)], rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(arrays["first"], a[..., 0].mean(-1), rtol=1e-4, atol=1e-6)
+    assert len(measured) == times * len(texts) * len(SITES)

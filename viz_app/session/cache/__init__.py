@@ -1,6 +1,6 @@
 """Everything the app keeps between reruns and shares between sessions. What is returned here is read-only by convention."""
 
-from viz_app.session.cache.findings import formula_measures, reach, shuffle, trace_drawing, vector_changes
+from viz_app.session.cache.findings import formula_measures, reach, shuffle, trace_finding, vector_changes
 from viz_app.session.cache.opened import (
     checkpoint_drawing,
     description,
@@ -27,5 +27,5 @@ from viz_app.session.cache.runs import (
 __all__ = [
     "autoregression", "checkpoint_drawing", "description", "formula_measures", "is_open", "masked_runs", "opened_as", "reach",
     "row_trace", "run_together", "scope", "shuffle", "single_pass", "snapshot", "snapshot_trace", "swapped_trace",
-    "teacher_forced_trace", "trace", "trace_drawing", "vector_changes", "with_similarity", "without_positions", "written_ids",
+    "teacher_forced_trace", "trace", "trace_finding", "vector_changes", "with_similarity", "without_positions", "written_ids",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from models.analysis.reach import CHECKED, Choice, Reach, autograd_gap
 from models.analysis.reach import reach as reach_of
 from models.architectures import Model
 from models.tokenizers.base import Encoding
+from viz_app.drawing.cells import LARGEST_WHOLE
 from viz_app.session.cache import store
 from viz_app.session.cache.store import Value, cached
 
@@ -39,9 +40,11 @@ def shuffle(scope: Scope, name: str, model: Model, row: Encoding, order: tuple[i
                    make=lambda: shuffle_test(model, row.ids, order, row.segments))
 
 
-def trace_drawing(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:
-    """What is drawn of a run without changes, of a long text: worked out once, and not again at every rerun."""
-    return store.kept.get((trace.model.fingerprint, "drawn", what, tuple(trace.streams.values())), make)
+def trace_finding(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:
+    """What is worked out of a run without changes: of a long text, of which it takes seconds, once, and not at every rerun."""
+    if max(len(row.ids) for row in trace.streams.values()) <= LARGEST_WHOLE:
+        return make()
+    return store.kept.get((trace.model.fingerprint, "finding", what, tuple(trace.streams.values())), make)
 
 
 def formula_measures(formula: str, n: int, d_model: int, shift: int) -> FormulaMeasures:

@@ -1,15 +1,13 @@
 """What the page Attention shows of a run: all heads, one head, the notes on training and similarity, and the checks."""
 
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from models.analysis.checks import Check, check_site, check_used
 from models.analysis.fixed_vector import check_fixed_vector
 from models.analysis.joined_words import join_words, knows_words
 from models.trace import AttentionSite, Trace
 from viz_app import words
-from viz_app.drawing.cells import LARGEST_WHOLE, Tile
+from viz_app.drawing.cells import Tile
 from viz_app.drawing.head import head
 from viz_app.drawing.notes import answer_line, check_rows, small_print, strip
 from viz_app.drawing.overview import all_codes, overview
@@ -20,8 +18,6 @@ from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.live import Pictures
 from viz_app.views.inside import similarity
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -44,12 +40,12 @@ def payloads(run: CurrentRun, choices: Choices) -> Pictures:
     trace, whole = words_joined(run_shown.trace, choices.words), run_shown.trace
     focus = choices.focus.within(whole).within(trace)
     site, of_tokens = trace.attention[focus.site], whole.attention[focus.site]
-    made = _once(whole, ("overview", choices.words), lambda: all_codes(trace))
+    made = cache.trace_finding(whole, ("overview", choices.words), lambda: all_codes(trace))
     return {
         **_of_step(run, own, whole, choices.step), **similarity.note(own, run_shown, focus.site, focus.head, choices.similarity),
         "overview": overview(trace, run.terms, focus.site, focus.head, made, switches=True),
         "head": head(trace, site, focus.head, run.terms, focus.lock, choices.tile, choices.scale),
-        "checks": check_rows(_once(whole, ("checks", site.name, choices.words), lambda: _checks(site, of_tokens))),
+        "checks": check_rows(cache.trace_finding(whole, ("checks", site.name, choices.words), lambda: _checks(site, of_tokens))),
     }
 
 
@@ -80,12 +76,6 @@ def _of_step(run: CurrentRun, own: CurrentRun, trace: Trace, step: int | None) -
     whose = "" if step is None else f"{words.after_steps(step)}: "
     learned = {} if step is None else {"note growth": small_print(learned_line(step, own))}
     return {"written": strip(trace, run.terms, run.stale, (f"{whose}{label}", output)), **learned}
-
-
-def _once(trace: Trace, what: Hashable, make: Callable[[], Value]) -> Value:
-    """What `make` gives; of a long text, of which it takes seconds, once."""
-    long = max(len(row.ids) for row in trace.streams.values()) > LARGEST_WHOLE
-    return cache.trace_drawing(trace, what, make) if long else make()
 
 
 def at_step(run: CurrentRun, step: int | None) -> CurrentRun:

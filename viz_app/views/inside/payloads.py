@@ -1,12 +1,14 @@
 """What the page Inside a head shows of a run: the tokens to choose, the walk, the matrices or the heads, and the checks."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from models.analysis import walk_checks
 from models.analysis.checks import Check, check_site
 from models.trace import Trace
 from viz_app import words
 from viz_app.drawing.notes import check_rows
+from viz_app.session import cache
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.live import Pictures
 from viz_app.views.inside import cell as cells
@@ -67,8 +69,12 @@ def _of_several(run: CurrentRun, choices: Choices) -> Pictures:
     return {
         **similarity.note(run, compared, choices.site, choices.head, choices.similarity),
         "several": several(group, run.terms, query),
-        "checks": check_rows(_worst([check_site(compared.trace.attention[name]) for name in sites or [choices.site]])),
+        "checks": check_rows(_worst([_checks_of(compared.trace, name) for name in sites or [choices.site]])),
     }
+
+
+def _checks_of(trace: Trace, name: str) -> list[Check]:
+    return cache.trace_finding(trace, ("checks", name), lambda: check_site(trace.attention[name]))
 
 
 def _worst(of_each_site: list[list[Check]]) -> list[Check]:
@@ -80,7 +86,7 @@ def head_group(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, HeadGroup
     """The run under the chosen similarity, and the heads of the chosen kind in it."""
     compared = similarity.under(run, choices.similarity)
     kind = compared.trace.attention[choices.site].kind
-    return compared, HeadGroup(compared.trace, kind, choices.measure, choices.heads)
+    return compared, HeadGroup(compared.trace, kind, choices.measure, choices.heads, partial(cache.trace_finding, compared.trace))
 
 
 def selection(run: CurrentRun, choices: Choices) -> tuple[CurrentRun, Cell]:

@@ -2,10 +2,10 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,15 +26,25 @@ BLOCKS = 64             # of a long text's tokens a side: lines between more of 
 FIRST = next(iter(MEASURES))
 
 
+Value = TypeVar("Value")
+Keep = Callable[[Hashable, Callable[[], Value]], Value]
+
+
+def compute_anew(what: Hashable, make: Callable[[], Value]) -> Value:
+    """The `Keep` that keeps nothing."""
+    return make()
+
+
 @dataclass(frozen=True)
 class HeadGroup:
     """The heads of one kind in all its layers, by layer and head: `chosen` are the numbers, from 0, of those whose lines are drawn,
-    None for the first by the `measure`."""
+    None for the first by the `measure`. `keep` gives what was worked out of this run under a name, or has it made."""
 
     trace: Trace
     kind: str
     measure: str
     chosen: tuple[int, ...] | None
+    keep: Keep = compute_anew
 
     @cached_property
     def sites(self) -> list[AttentionSite]:
@@ -48,6 +58,9 @@ class HeadGroup:
     @cached_property
     def values(self) -> dict[str, torch.Tensor | None]:
         """Each measure of every head; None where it cannot be taken of this text."""
+        return self.keep(("measures", self.kind), self._measure)
+
+    def _measure(self) -> dict[str, torch.Tensor | None]:
         each = [measures(site, *self.trace.axes(site)) for site in self.sites]
         return {name: None if each[0][name] is None else torch.cat([one[name] for one in each]) for name in MEASURES}
 
@@ -56,6 +69,13 @@ class HeadGroup:
         """The heads by the measure; as they stand where it cannot be taken."""
         values = self.values[self.measure]
         return list(range(len(self.heads))) if values is None else order(values, MEASURES[self.measure].least_first)
+
+    def weights(self, number: int, block: int) -> np.ndarray:
+        """One head's weights, or of each block the largest."""
+        site, head = self.heads[number]
+        if block == 1:
+            return site.weights(head).numpy()
+        return self.keep(("blocks", site.name, head, block), lambda: pooled_weights(site, head, block).clamp(min=0).numpy())
 
     @property
     def drawn_heads(self) -> list[int]:
@@ -80,7 +100,7 @@ def several(group: HeadGroup, terms: words.Terms, query: int | None) -> bytes:
     rows, columns = (in_blocks(labels(encoding), block) for encoding in group.trace.axes(site))
     reads, read = words.axes(site, terms)
     found = group.drawn_heads
-    weights = [_weights(*group.heads[n], block) for n in found]
+    weights = [group.weights(n, block) for n in found]
     header: dict[str, Any] = {
         "kind": group.kind, "title": f"{words.kind_title(site)}: {words.kind_subtitle(site, terms)}",
         "heads": [{"layer": one.layer + 1, "head": head, "name": name(one, head)} for one, head in group.heads],
@@ -98,11 +118,6 @@ def several(group: HeadGroup, terms: words.Terms, query: int | None) -> bytes:
     }  # fmt: skip
     arrays = {key: values.numpy() for key, values in group.values.items() if values is not None}
     return pack(header, **arrays, weights=np.stack(weights) if weights else np.zeros((0, len(rows), len(columns)), np.float32))
-
-
-def _weights(site: AttentionSite, head: int, block: int) -> np.ndarray:
-    """One head's weights, or of each block the largest."""
-    return (site.weights(head) if block == 1 else pooled_weights(site, head, block).clamp(min=0)).numpy()
 
 
 def name(site: AttentionSite, head: int) -> str:
