@@ -119,12 +119,16 @@ def visit(page: Page, path: str = "", ready: str = ".head[data-painted]", **para
 
 
 def go(page: Page, path: str, ready: str, **params: str) -> None:
-    """As `visit`, in the session that stands, as Back and Forward lead to a view: half the work of a fresh one."""
+    """As `visit`, in the session that stands, as Back and Forward lead to a view: half the work of a fresh one. What was typed
+    before is handed over first, and the view stands still when it is there."""
     if not page.url.startswith(app_address()):
         visit(page, path, ready, **params)
-        return
-    page.evaluate(_LED, f"{app_address()}/{path}?{urlencode(params)}")
-    page.wait_for_selector(ready)
+    else:
+        page.evaluate("document.activeElement?.blur()")
+        rested(page)
+        page.evaluate(_LED, f"{app_address()}/{path}?{urlencode(params)}")
+        page.wait_for_selector(ready)
+    rested(page)
 
 
 # resolves when the run that the address asks for has ended

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, in_url, page, rested, visit
+from served_app import browser, context, go, in_url, rested
+from served_app import shared_page as page
 from small import random_bert, words_of
 
 import models
@@ -31,8 +32,7 @@ def scopes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Scope]:
 
 
 def opened(page: Page, scope: Scope, ready: str, **asked: str) -> None:
-    visit(page, "task", f"{ready}[data-painted]", checkpoint=str(scope.path), site=SITE, head=str(HEAD), **asked)
-    rested(page)
+    go(page, "task", f"{ready}[data-painted]", checkpoint=str(scope.path), site=SITE, head=str(HEAD), **asked)
 
 
 def shown(page: Page, selector: str, name: str) -> list[float]:
@@ -104,7 +104,7 @@ def test_a_question_is_answered_while_it_is_typed(page: Page, scopes: dict[str, 
 
 
 def test_a_card_opens_its_model(page: Page) -> None:
-    visit(page, "models", ".cards[data-painted]")
+    go(page, "models", ".cards[data-painted]")
     page.locator(".cards a[data-name='gpt-char']").click()
     page.wait_for_selector(".answers[data-painted]")
     in_url(page, "checkpoint", "gpt-char")

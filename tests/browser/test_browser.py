@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, Page, WebSocket, expect
-from served_app import app_address, browser, context, in_url, page, rested, visit
+from served_app import browser, context, go, in_url, rested, visit
+from served_app import page as fresh
+from served_app import shared_page as page
 
 import models
 from models.trace import AttentionSite
 from viz_app.drawing.payload import unpack
 
 DATE, OTHER = "24/07/69", "le dimanche 1er mai 1994"
-SITE = "decoder.layers.1.cross_attn"
+SITE, HEAD = "decoder.layers.1.cross_attn", ".head[data-painted]"
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +27,8 @@ def dates() -> models.Scope:
 
 
 def see(page: Page, **params: str) -> None:
-    """Open the Attention page on the dates model."""
-    visit(page, **{"checkpoint": "dates", "source": DATE, "site": SITE, "head": "2", **params})
+    """The Attention page on the dates model."""
+    go(page, "", HEAD, **{"checkpoint": "dates", "source": DATE, "site": SITE, "head": "2", **params})
 
 
 def source(page: Page) -> Locator:
@@ -74,7 +76,7 @@ def test_typing_changes_the_picture_while_one_types(page: Page, dates: models.Sc
     expect(source(page)).to_be_focused()
 
 
-def test_every_key_is_answered_over_the_socket(page: Page, dates: models.Scope) -> None:
+def test_every_key_is_answered_over_the_socket(fresh: Page, dates: models.Scope) -> None:
     sent, received = [], []
 
     def listen(socket: WebSocket) -> None:
@@ -82,14 +84,14 @@ def test_every_key_is_answered_over_the_socket(page: Page, dates: models.Scope) 
             socket.on("framesent", lambda frame: sent.append(json.loads(frame)))
             socket.on("framereceived", lambda frame: received.append(frame))
 
-    page.on("websocket", listen)
-    see(page)
-    rested(page)
-    source(page).press("End")
+    fresh.on("websocket", listen)
+    see(fresh)
+    rested(fresh)
+    source(fresh).press("End")
     for key in "!?":
-        source(page).press(key)
-        expect(page.locator(".written .source")).to_have_text(source(page).input_value())
-    in_url(page, "source", DATE + "!?")     # Streamlit has it, too
+        source(fresh).press(key)
+        expect(fresh.locator(".written .source")).to_have_text(source(fresh).input_value())
+    in_url(fresh, "source", DATE + "!?")     # Streamlit has it, too
     assert [asked["texts"] for asked in sent] == [[DATE + "!", ""], [DATE + "!?", ""]]
     header, arrays = unpack(received[-1])
     assert dict(header["said"]["written"]["rows"])["output"] == dates.run(DATE + "!?").output
@@ -97,15 +99,15 @@ def test_every_key_is_answered_over_the_socket(page: Page, dates: models.Scope) 
     assert [label[0] for label in shown["keys"]] == [*DATE, "!", "?", "[end]"]
 
 
-def test_without_the_socket_the_picture_follows_when_typing_rests(page: Page, dates: models.Scope) -> None:
-    page.route_web_socket("**/live", lambda socket: socket.close())
-    see(page)
-    source(page).press("End")
-    source(page).press("!")
-    expect(page.locator(".written .source")).to_have_text(DATE + "!")
-    source(page).press("?")
-    expect(page.locator(".written .source")).to_have_text(DATE + "!?")
-    assert_shows(page, dates.run(DATE + "!?").attention[SITE], 2)
+def test_without_the_socket_the_picture_follows_when_typing_rests(fresh: Page, dates: models.Scope) -> None:
+    fresh.route_web_socket("**/live", lambda socket: socket.close())
+    see(fresh)
+    source(fresh).press("End")
+    source(fresh).press("!")
+    expect(fresh.locator(".written .source")).to_have_text(DATE + "!")
+    source(fresh).press("?")
+    expect(fresh.locator(".written .source")).to_have_text(DATE + "!?")
+    assert_shows(fresh, dates.run(DATE + "!?").attention[SITE], 2)
 
 
 def test_fast_typing_loses_no_letter_and_ends_on_the_last(page: Page, dates: models.Scope) -> None:
@@ -119,7 +121,7 @@ def test_fast_typing_loses_no_letter_and_ends_on_the_last(page: Page, dates: mod
 
 
 def test_a_text_of_several_lines_is_read_as_it_is_typed(page: Page) -> None:
-    visit(page, checkpoint="gpt-char", text="ROMEO:", site="decoder.layers.0.self_attn", head="0")
+    go(page, "", HEAD, checkpoint="gpt-char", text="ROMEO:", site="decoder.layers.0.self_attn", head="0")
     box = page.get_by_role("textbox", name="Text (type here)")
     standing = box.bounding_box()
     box.press("End")
@@ -193,11 +195,11 @@ def test_a_locked_token_stays_while_one_types(page: Page) -> None:
 # --- sharing
 
 
-def test_the_first_page_answers_to_its_name_too(page: Page, dates: models.Scope) -> None:
-    visit(page, "attention", checkpoint="dates", source=OTHER, site=SITE, head="3", lock="q4")
-    assert_shows(page, dates.run(OTHER).attention[SITE], 3)
-    expect(page.locator(".head")).to_have_attribute("data-lock", "q4")
-    expect(page.get_by_text("Page not found")).to_have_count(0)
+def test_the_first_page_answers_to_its_name_too(fresh: Page, dates: models.Scope) -> None:
+    visit(fresh, "attention", checkpoint="dates", source=OTHER, site=SITE, head="3", lock="q4")
+    assert_shows(fresh, dates.run(OTHER).attention[SITE], 3)
+    expect(fresh.locator(".head")).to_have_attribute("data-lock", "q4")
+    expect(fresh.get_by_text("Page not found")).to_have_count(0)
 
 
 def test_a_shared_link_shows_the_same_view_in_another_browser(page: Page, browser: Browser, dates: models.Scope) -> None:
@@ -212,7 +214,7 @@ def test_a_shared_link_shows_the_same_view_in_another_browser(page: Page, browse
     in_url(page, "lock", "k5")
     other = browser.new_context().new_page()
     other.goto(page.url)
-    other.wait_for_selector(".head[data-painted]")
+    other.wait_for_selector(HEAD)
     assert_shows(other, dates.run(OTHER, "1994-0").attention["encoder.layers.1.self_attn"], 3)
     expect(other.locator(".head")).to_have_attribute("data-lock", "k5")
     expect(source(other)).to_have_value(OTHER)
@@ -316,13 +318,14 @@ def test_a_folder_that_does_not_open_is_named_and_the_picture_stays(page: Page, 
 @pytest.mark.parametrize("width", [1280, 420])
 def test_a_long_sentence_and_what_is_written_do_not_overlap(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
-    visit(page, source="She told us that the old man reads a book " * 5)
+    go(page, "", HEAD, source="She told us that the old man reads a book " * 5)
     rows = [page.locator(f".written .{row}") for row in ("label-in", "source", "label-out", "output")]
     boxes = [row.bounding_box() for row in (*rows, page.locator(".overview"))]
     for i, a in enumerate(boxes):
         for b in boxes[i + 1 :]:
             beside = a["x"] + a["width"] <= b["x"] + 1 or b["x"] + b["width"] <= a["x"] + 1
             assert beside or a["y"] + a["height"] <= b["y"] + 1
+    page.set_viewport_size({"width": 1280, "height": 720})
 
 
 # --- taking away
@@ -362,14 +365,14 @@ def test_the_npz_holds_all_heads(page: Page, dates: models.Scope) -> None:
 # --- landing
 
 
-def test_a_newcomer_sees_a_sentence_translated_without_scrolling(page: Page) -> None:
-    visit(page)
-    expect(page.locator(".written .source")).to_have_text("She is reading a book.")
-    expect(page.locator(".head .title")).to_contain_text("what each French token reads from the English sentence")
+def test_a_newcomer_sees_a_sentence_translated_without_scrolling(fresh: Page) -> None:
+    visit(fresh)
+    expect(fresh.locator(".written .source")).to_have_text("She is reading a book.")
+    expect(fresh.locator(".head .title")).to_contain_text("what each French token reads from the English sentence")
     for part in (".overview", ".head .pictures", ".written"):
-        box = page.locator(part).bounding_box()
+        box = fresh.locator(part).bounding_box()
         assert box["y"] + box["height"] <= 720, part
-    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    assert fresh.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -394,7 +397,7 @@ def test_a_narrow_window_shows_everything_one_under_the_other(browser: Browser) 
 
 def test_a_name_that_begins_with_the_one_that_stands_there_can_be_typed(page: Page) -> None:
     """Streamlit's box hands over only what is new in it."""
-    visit(page, ready=".overview[data-painted]", checkpoint="dates", source="5 March 2021")
+    go(page, "", ".overview[data-painted]", checkpoint="dates", source="5 March 2021")
     page.get_by_role("combobox", name="Model").fill("dates-cosine")
     page.keyboard.press("Enter")
     in_url(page, "checkpoint", "dates-cosine")

@@ -4,7 +4,9 @@
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from served_app import browser, context, in_url, page, visit
+from served_app import browser, context, go, in_url
+from served_app import page as fresh
+from served_app import shared_page as page
 
 import models
 from models.decoding import runs as decoding_runs
@@ -21,9 +23,9 @@ def dates() -> Scope:
 
 
 def opened(page: Page, **params: str) -> None:
-    """A fresh session at this link."""
+    """The page at this link."""
     link = {"checkpoint": "dates", "source": SOURCE, "site": SITE, "head": str(HEAD), **params}
-    visit(page, "decoding", ".stepper[data-painted]", **link)
+    go(page, "decoding", ".stepper[data-painted]", **link)
 
 
 def runs(scope: Scope, method: Method, target: str | None = None) -> tuple[Run, Run]:
@@ -105,12 +107,12 @@ def test_a_forced_token_is_written_and_decoding_goes_on_from_it(page: Page, date
     expect(page.locator("g[data-row=free]")).to_have_count(0)
 
 
-def test_a_pasted_link_shows_the_same(page: Page, dates: Scope) -> None:
+def test_a_pasted_link_shows_the_same(fresh: Page, dates: Scope) -> None:
     (other,) = dates.tokenizer.encode("0").ids
-    opened(page, step="6", force=f"4:{other}", **{"decoding-how": "sampling", "decoding-temperature": "2.0"})
-    at(page, 6)
+    opened(fresh, step="6", force=f"4:{other}", **{"decoding-how": "sampling", "decoding-temperature": "2.0"})
+    at(fresh, 6)
     _, run = runs(dates, Method("sample", temperature=2.0, forced=((3, other),)))
-    compare(page, "serial", run, 5)
+    compare(fresh, "serial", run, 5)
 
 
 def test_play_walks_to_the_end_and_says_where_it_is(page: Page) -> None:

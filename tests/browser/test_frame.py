@@ -3,7 +3,8 @@
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from served_app import browser, context, in_url, page, rested, visit
+from served_app import browser, context, go, in_url, rested, visit
+from served_app import shared_page as page
 
 START = {"checkpoint": "dates", "source": "24/07/69", "site": "decoder.layers.1.cross_attn", "head": "2"}
 PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(16, 20, 29)"}
@@ -36,8 +37,7 @@ def test_a_scrolled_page_passes_under_an_opaque_navigation(browser: Browser, sch
 
 
 def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(page: Page) -> None:
-    visit(page, **START)
-    rested(page)
+    go(page, "", ".head[data-painted]", **START)
     start, sidebar = page.url, page.locator("[data-testid=stSidebar]")
     small, picture = page.evaluate(SIZES), page.locator(".head").bounding_box()
     assert len(small) > 12
@@ -80,8 +80,7 @@ def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(page: 
     ("decoding", ".panel.serial .bars"),
 ])  # fmt: skip
 def test_presented_the_picture_is_in_sight_of_a_small_projector(page: Page, path: str, picture: str) -> None:
-    page.set_viewport_size({"width": 1280, "height": 720})
-    visit(page, path, ready=picture, present="1", checkpoint="dates", source="24/07/69")
+    go(page, path, picture, present="1", checkpoint="dates", source="24/07/69")
     page.wait_for_selector("html[data-present]", state="attached")
     rested(page)
     box = page.locator(picture).bounding_box()

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go, in_url, page, rested, visit
+from served_app import browser, context, go, in_url
+from served_app import shared_page as page
 from small import Reversal, random_model
 
 import models
@@ -32,8 +33,8 @@ def asked(folder: Path, **params: str) -> dict[str, str]:
 
 
 def opened(page: Page, folder: Path, ready: str = ".maps[data-painted]", **params: str) -> None:
-    """A fresh session at this link."""
-    visit(page, "from-rnn", ready, **asked(folder, **params))
+    """The page at this link."""
+    go(page, "from-rnn", ready, **asked(folder, **params))
 
 
 def computed(folder: Path, kind: str, text: str = TEXT, **sizes: int) -> Reach:
@@ -127,7 +128,6 @@ def test_nothing_is_wider_than_the_screen(page, checkpoint, width):
     page.set_viewport_size({"width": width, "height": 900})
     for section in ("What reaches what", "Parallel and cost", "Sentence length", "Two alignments"):
         go(page, "from-rnn", ".headline", **asked(checkpoint, section=section))
-        rested(page)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), section
         assert not page.locator("[data-testid=stException]").count()
     page.set_viewport_size({"width": 1280, "height": 720})

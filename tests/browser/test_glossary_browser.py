@@ -3,7 +3,8 @@
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, page, rested, visit
+from served_app import browser, context, go
+from served_app import shared_page as page
 
 from viz_app.words import GLOSSARY
 from viz_app.words.glossary import LETTERS, SYMBOLS
@@ -40,9 +41,7 @@ POINTED = {
 @pytest.mark.parametrize("name", POINTED)
 def test_a_word_says_what_it_means_where_it_is_pointed_at(page: Page, name: str) -> None:
     path, params, word, within, said = POINTED[name]
-    visit(page, path, ".headline", **params)
-    page.wait_for_timeout(500)
-    rested(page)
+    go(page, path, ".headline", **params)
     tip = page.locator(".tools .glossary")
     expect(tip).to_be_hidden()
     place = page.evaluate(FIND, [word, within])
@@ -56,8 +55,8 @@ def test_a_word_says_what_it_means_where_it_is_pointed_at(page: Page, name: str)
 
 
 def test_a_formula_says_what_each_of_its_symbols_means(page: Page) -> None:
-    visit(page, "inside", ".walk[data-painted]", **{"inside-stage": "3"})
-    rested(page)
+    go(page, "inside", ".walk[data-painted]")
+    page.locator(".walk .names button").nth(3).click()
     formula = page.locator(".walk .formula")
     assert formula.get_attribute("data-formula") == "α_{i,j} = q^{i}·k^{j} / √d_{k}"
     formula.hover(position={"x": 15, "y": 10})
@@ -74,8 +73,7 @@ def test_a_formula_says_what_each_of_its_symbols_means(page: Page) -> None:
 
 
 def test_what_a_person_typed_is_not_explained(page: Page) -> None:
-    visit(page, "", ".head[data-painted]", source="token head layer")
-    rested(page)
+    go(page, "", ".head[data-painted]", source="token head layer")
     page.locator(".written .source").hover(position={"x": 20, "y": 12})
     page.wait_for_timeout(700)
     expect(page.locator(".tools .glossary")).to_be_hidden()

@@ -5,7 +5,9 @@ import re
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, in_url, page, rested, visit
+from served_app import browser, context, go, in_url, rested, visit
+from served_app import page as fresh
+from served_app import shared_page as page
 
 START, SITE = "24/07/69", "decoder.layers.1.cross_attn"
 OTHER_SITE = "encoder.layers.0.self_attn"
@@ -23,8 +25,7 @@ def head(page: Page, site: str, number: int) -> None:
 
 
 def test_as_many_presses_of_back_as_deliberate_steps_lead_to_the_start(page: Page) -> None:
-    visit(page, checkpoint="dates", source=START, site=SITE, head="2")
-    rested(page)
+    go(page, "", ".head[data-painted]", checkpoint="dates", source=START, site=SITE, head="2")
     start, first = page.url, entries(page)
     head(page, OTHER_SITE, 3)                                           # a head of another layer
     box = page.get_by_role("textbox", name="Date, in any format (type here)")
@@ -63,22 +64,21 @@ def test_as_many_presses_of_back_as_deliberate_steps_lead_to_the_start(page: Pag
 
 
 @pytest.mark.parametrize("path", ["", "attention"])
-def test_the_first_picture_is_one_entry_of_the_history_with_its_whole_address(page: Page, path: str) -> None:
-    page.goto("about:blank")
-    before = entries(page)
-    visit(page, path)
-    in_url(page, "source", "She is reading a book.")
-    rested(page)
-    assert entries(page) == before + 1
-    assert "site=" in page.url
-    assert "head=" in page.url
-    page.go_back()
-    assert page.url == "about:blank"
+def test_the_first_picture_is_one_entry_of_the_history_with_its_whole_address(fresh: Page, path: str) -> None:
+    fresh.goto("about:blank")
+    before = entries(fresh)
+    visit(fresh, path)
+    in_url(fresh, "source", "She is reading a book.")
+    rested(fresh)
+    assert entries(fresh) == before + 1
+    assert "site=" in fresh.url
+    assert "head=" in fresh.url
+    fresh.go_back()
+    assert fresh.url == "about:blank"
 
 
 def test_back_on_decoding_takes_back_a_forced_token_and_a_node_but_not_what_typing_clears(page: Page) -> None:
-    visit(page, "decoding", ".stepper[data-painted]", checkpoint="dates", source=START, step="4")
-    rested(page)
+    go(page, "decoding", ".stepper[data-painted]", checkpoint="dates", source=START, step="4")
     start, first = page.url, entries(page)
     other = page.locator(".panel.serial .bar").nth(1)
     forced = f"4:{other.get_attribute('data-id')}"
@@ -111,7 +111,7 @@ def test_back_on_decoding_takes_back_a_forced_token_and_a_node_but_not_what_typi
 
 def test_back_on_masks_takes_back_a_stroke_and_a_ready_made_mask(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 1300})     # all of it: an open list closes when the page scrolls
-    visit(page, "masks", ".masks[data-painted]", checkpoint="dates", source=START)
+    go(page, "masks", ".masks[data-painted]", checkpoint="dates", source=START)
     in_url(page, "mask", "decoder_self")
     rested(page)
     start, first = page.url, entries(page)
@@ -134,8 +134,7 @@ def test_back_on_masks_takes_back_a_stroke_and_a_ready_made_mask(page: Page) -> 
 
 
 def test_the_training_is_played_step_by_step_without_entries(page: Page) -> None:
-    visit(page, checkpoint="dates", source=START, growth="true", **{"growth-step": "0"})
-    rested(page)
+    go(page, "", ".head[data-painted]", checkpoint="dates", source=START, growth="true", **{"growth-step": "0"})
     before = entries(page)
     page.get_by_role("button", name="Play the steps of the training").click()
     for step in ("4", "8"):

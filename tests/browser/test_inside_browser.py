@@ -10,7 +10,8 @@ from urllib.parse import parse_qs, urlparse
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, in_url, page, rested, visit
+from served_app import browser, context, go, in_url, rested
+from served_app import shared_page as page
 from small import N_HEADS, random_model
 
 import models
@@ -41,7 +42,7 @@ def trace(folder) -> Trace:
 
 @pytest.fixture
 def opened(page: Page, folder: Path) -> Callable[..., Page]:
-    """Opens the page at an address and waits until the component named stands."""
+    """Leads to an address and waits until the component named stands there; the walk at its stage, which Back leaves as it is."""
 
     page.set_viewport_size({"width": 1280, "height": 1100})      # the whole table, so that the pointer reaches it
 
@@ -50,7 +51,9 @@ def opened(page: Page, folder: Path) -> Callable[..., Page]:
             "checkpoint": str(folder), "source": SOURCE, "target": TARGET, "site": SITE, "head": HEAD, "lock": f"q{QUERY}",
             "inside-key": KEY, **{name.replace("_", "-"): value for name, value in params.items()},
         }  # fmt: skip
-        visit(page, "inside", f".{component}[data-painted]", **link)
+        go(page, "inside", f".{component}[data-painted]", **link)
+        if component == "walk":
+            page.locator(".walk .names button").nth(int(params.get("inside_stage", 0))).click()
         return page
 
     return open_page
@@ -162,6 +165,7 @@ def test_a_click_on_a_row_chooses_its_key(opened):
 
 def test_a_link_shows_the_same_in_another_browser(opened, page):
     opened(inside_stage="6", inside_key="4")
+    in_url(page, "inside-stage", "6")
     url = page.url
     asked = parse_qs(urlparse(url).query)
     assert (asked["inside-stage"], asked["inside-key"], asked["lock"]) == (["6"], ["4"], [f"q{QUERY}"])
@@ -205,8 +209,7 @@ def boxes(page: Page) -> list[str]:
 def test_nothing_moves_while_one_types_and_the_walk_is_on_one_screen(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 720})
     for view, component in (("walk", "walk"), ("matrices", "matrices"), ("several", "several")):
-        visit(page, "inside", f".{component}[data-painted]", checkpoint="eng-fra", source="She is", **{"inside-view": view})
-        rested(page)
+        go(page, "inside", f".{component}[data-painted]", checkpoint="eng-fra", source="She is", **{"inside-view": view})
         before, painted = boxes(page), page.locator(f".{component}").get_attribute("data-painted")
         assert len(before) > 2
         if view == "walk":

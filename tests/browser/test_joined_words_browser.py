@@ -2,7 +2,8 @@
 # ruff: noqa: F401, F811 (fixtures are imported by name)
 
 from playwright.sync_api import Page, expect
-from served_app import browser, context, in_url, page, visit
+from served_app import browser, context, go, in_url
+from served_app import shared_page as page
 
 SITE = "decoder.layers.1.self_attn"
 WORDS = ["[start]", "The", "·unbelievably", "·hungry", "·doggy"]
@@ -13,7 +14,7 @@ def keys(page: Page) -> list[str]:
 
 
 def test_the_switch_joins_and_one_press_of_back_parts(page: Page) -> None:
-    visit(page, checkpoint="gpt", text="The unbelievably hungry doggy", site=SITE, head="2")
+    go(page, "", ".head[data-painted]", checkpoint="gpt", text="The unbelievably hungry doggy", site=SITE, head="2")
     tokens = len(keys(page))
     assert tokens == 12
     switch = page.get_by_role("checkbox", name="join sub-words to words")
@@ -35,7 +36,7 @@ def test_the_switch_joins_and_one_press_of_back_parts(page: Page) -> None:
 
 
 def test_where_nothing_says_what_a_word_is_the_switch_is_off_and_says_why(page: Page) -> None:
-    visit(page, checkpoint="gpt-char", words="true")
+    go(page, "", ".head[data-painted]", checkpoint="gpt-char", words="true")
     switch = page.get_by_role("checkbox", name="join sub-words to words")
     expect(switch).to_be_disabled()
     expect(switch).not_to_be_checked()

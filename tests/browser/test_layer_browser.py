@@ -5,7 +5,8 @@ is on one screen."""
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, in_url, page, rested, visit
+from served_app import browser, context, go, in_url, rested
+from served_app import shared_page as page
 
 import models
 
@@ -19,8 +20,7 @@ def boxes(page: Page) -> list[str]:
 
 
 def test_a_layer_and_a_token_are_chosen_and_come_back(page: Page) -> None:
-    page.set_viewport_size({"width": 1280, "height": 720})
-    visit(page, "layer", ".layer[data-painted]", checkpoint="dates", source=SOURCE, target=TARGET)
+    go(page, "layer", ".layer[data-painted]", checkpoint="dates", source=SOURCE, target=TARGET)
     page.locator('.layer .all g[aria-label="layer 1, feed-forward"] text').first.click()
     in_url(page, "site", "decoder.layers.0.self_attn")
     page.wait_for_selector('.layer[data-layer="Decoder layer 1, in full"]')
@@ -40,9 +40,7 @@ def test_a_layer_and_a_token_are_chosen_and_come_back(page: Page) -> None:
 
 
 def test_it_is_on_one_screen_and_nothing_moves_while_one_types(page: Page) -> None:
-    page.set_viewport_size({"width": 1280, "height": 720})
-    visit(page, "layer", ".layer[data-painted]", checkpoint="eng-fra", source="She is")
-    rested(page)
+    go(page, "layer", ".layer[data-painted]", checkpoint="eng-fra", source="She is")
     box = page.locator(".layer").bounding_box()
     assert box["y"] + box["height"] <= 720
     before, n_tokens = boxes(page), page.locator(".layer .tokens button").count()

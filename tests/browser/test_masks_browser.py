@@ -4,7 +4,8 @@
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from served_app import browser, context, in_url, page, rested, visit
+from served_app import browser, context, go, in_url, rested
+from served_app import shared_page as page
 
 import models
 from models.analysis.masked_comparison import MaskedRun, run_masked
@@ -30,10 +31,9 @@ def dates() -> Scope:
 
 @pytest.fixture
 def opened(page: Page) -> Page:
-    """A fresh session with both texts."""
+    """The page with both texts."""
     page.set_viewport_size({"width": 1280, "height": 1300})     # all of it, so that the pointer reaches it
-    visit(page, "masks", ".masks[data-painted]", **{"checkpoint": "dates", "source": LONG, "masks-second": SHORT})
-    rested(page)
+    go(page, "masks", ".masks[data-painted]", **{"checkpoint": "dates", "source": LONG, "masks-second": SHORT})
     return page
 
 

@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import PATIENCE, browser, context, go, in_url, page, rested, visit
+from served_app import PATIENCE, browser, context, go, in_url
+from served_app import page as fresh
+from served_app import shared_page as page
 from small import Reversal, random_model
 
 import models
@@ -44,8 +46,8 @@ def asked(folder: Path, **params: str) -> dict[str, str]:
 
 
 def opened(page: Page, folder: Path, **params: str) -> None:
-    """A fresh session at this link."""
-    visit(page, "positions", ".checks", **asked(folder, **params))
+    """The page at this link."""
+    go(page, "positions", ".checks", **asked(folder, **params))
 
 
 def cells(page: Page, key: str, wanted: np.ndarray) -> np.ndarray:
@@ -136,11 +138,11 @@ def test_typing_reorders_the_new_text(page, checkpoint):
     in_url(page, "positions-order", "reversed")
 
 
-def test_a_link_shows_the_same_view(page, checkpoint):
-    opened(page, checkpoint, section="Curves", dims="3", d_model="8", length="60", table=say.NAMES["sin-sin"])
-    expect(page.locator(".st-key-positions-dims")).to_contain_text("3")
-    expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
-    expect(page.locator(".st-key-explanation")).to_contain_text("Sine printed in both places")
+def test_a_link_shows_the_same_view(fresh, checkpoint):
+    opened(fresh, checkpoint, section="Curves", dims="3", d_model="8", length="60", table=say.NAMES["sin-sin"])
+    expect(fresh.locator(".st-key-positions-dims")).to_contain_text("3")
+    expect(fresh.get_by_test_id("stVegaLiteChart")).to_have_count(2)
+    expect(fresh.locator(".st-key-explanation")).to_contain_text("Sine printed in both places")
 
 
 def test_a_picture_and_a_table_can_be_taken_away(page, checkpoint):
@@ -161,7 +163,6 @@ def test_a_picture_and_a_table_can_be_taken_away(page, checkpoint):
 def test_nothing_is_wider_than_the_screen(page, checkpoint):
     for section in SECTIONS:
         go(page, "positions", ".headline", **asked(checkpoint, section=section))
-        rested(page)
         for width in (420, 1280, 1600):
             page.set_viewport_size({"width": width, "height": 800})
             page.wait_for_function("width => innerWidth === width && document.documentElement.scrollWidth <= width + 1", arg=width)

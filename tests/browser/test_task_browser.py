@@ -5,7 +5,8 @@ import math
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, in_url, page, rested, visit
+from served_app import browser, context, go, in_url
+from served_app import shared_page as page
 
 import models
 
@@ -16,7 +17,7 @@ def test_a_click_on_a_token_shows_what_was_expected_there(page: Page) -> None:
     scope = models.load("dates", device="cpu")
     trace = scope.run(SOURCE, TARGET)
     p = trace.next_token.logits.double().softmax(-1)
-    visit(
+    go(
         page, "task", ".answers[data-painted]", checkpoint="dates", source=SOURCE, target=TARGET, site=SITE, head="1",
         **{"task-position": "0"},
     )
@@ -46,14 +47,14 @@ def test_a_click_on_a_token_shows_what_was_expected_there(page: Page) -> None:
 @pytest.mark.parametrize("width", [1280, 420])
 def test_the_picture_fits_the_window(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 720})
-    visit(page, "task", ".answers[data-painted]", source="The little dog that I saw yesterday was very hungry.")
-    rested(page)
+    go(page, "task", ".answers[data-painted]", source="The little dog that I saw yesterday was very hungry.")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     if width == 1280:
         box = page.locator(".answers").bounding_box()
         assert 300 < box["y"] + box["height"] <= 720
     for box in page.locator(".answers small, .answers .number, .answers .mark, .answers em").all()[:40]:
         assert box.evaluate("(e) => parseFloat(getComputedStyle(e).fontSize)") >= 12
+    page.set_viewport_size({"width": 1280, "height": 720})
 
 
 def test_a_click_on_another_lambda_opens_that_run(page: Page) -> None:
@@ -66,7 +67,7 @@ def test_a_click_on_another_lambda_opens_that_run(page: Page) -> None:
     def shown(box: str, value: str) -> list[float]:
         return [float(one.get_attribute(value)) for one in page.locator(box).all()]
 
-    visit(page, "task", ".classes[data-painted]", checkpoint="gpt-sentiment", text=said, site=site, head=str(head))
+    go(page, "task", ".classes[data-painted]", checkpoint="gpt-sentiment", text=said, site=site, head=str(head))
     for chosen in ("gpt-sentiment", "gpt-sentiment-1", "gpt-sentiment-0"):
         if chosen != "gpt-sentiment":
             page.locator(f'.classes .run[data-name="{chosen}"] .choose').click()
