@@ -681,6 +681,7 @@ def mounted(**how: Any) -> None:
         ("answers", "on_pick_change", {}, []),
         ("walk", "on_news_change", {"news": {"stage": 5}}, [("on_stage", 5)]),
         ("walk", "on_news_change", {"news": {"query": 2, "key": 7}}, [("on_choose", 2, 7)]),
+        ("walk", "on_news_change", {"news": {"query": 2, "key": 7, "stage": 5}}, [("on_stage", 5), ("on_choose", 2, 7)]),
         ("walk", "on_news_change", {}, []),
         ("beam_tree", "on_node_change", {"node": {"step": 3, "rank": 1}}, [("on_node", 3, 1)]),
         ("beam_tree", "on_node_change", {}, []),

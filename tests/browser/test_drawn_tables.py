@@ -398,6 +398,32 @@ def test_stepping_is_told_once_it_rests(stage: Stage) -> None:
     assert stage.data(".walk")["key"] == "1"
 
 
+def test_the_stage_that_python_says_is_shown_but_not_an_answer_older_than_the_hand(stage: Stage) -> None:
+    shown(stage)
+
+    def answered(number: int) -> str:
+        stage.show(stage.change(payload(), stage=number))
+        return stage.data(".walk")["stage"]
+
+    assert [answered(number) for number in (5, 2, 99)] == ["5", "2", str(len(unpack(payload())[0]["stages"]) - 1)]
+    to_stage(stage, 3)
+    to_stage(stage, 4)
+    assert [answered(number) for number in (2, 3, 4, 1)] == ["4", "4", "4", "1"]
+    to_stage(stage, 6)
+    stage.click(CELLS, 300, TOP + ROW * 5.5)
+    assert stage.sent == [["news", {"query": QUERY, "key": 4, "stage": 6}]]       # what is clicked meanwhile takes it along
+
+
+def test_back_ends_what_the_hand_has_begun(stage: Stage) -> None:
+    shown(stage)
+    to_stage(stage, 3)
+    stage.js("() => dispatchEvent(new PopStateEvent('popstate'))")
+    stage.show(stage.change(payload(), stage=0))
+    assert stage.data(".walk")["stage"] == "0"
+    stage.js("() => new Promise((done) => setTimeout(done, 350))")      # begun after the walk's own, so it ends after it
+    assert stage.sent == []
+
+
 def test_the_last_stage_adds_up_the_heads(stage: Stage) -> None:
     header, arrays = shown(stage)
     to_stage(stage, len(header["stages"]) - 1)

@@ -190,6 +190,35 @@ def test_the_head_and_the_step_survive_a_change_of_page(opened):
         in_url(page, name, str(value))
 
 
+def test_the_slider_follows_back_and_forward_and_the_hand_wins(opened):
+    page = opened(inside_stage="5")
+    rested(page)
+    walk, stages = page.locator(".walk"), page.locator(".walk .names button")
+    page.locator(".st-key-which-head").get_by_role("radio").nth(2).click()
+    in_url(page, "head", "2")
+    expect(walk).to_have_attribute("data-head", "2")
+    expect(walk).to_have_attribute("data-stage", "5")
+    rested(page)
+    stages.nth(7).click()
+    in_url(page, "inside-stage", "7")
+    rested(page)
+    page.go_back()
+    in_url(page, "head", str(HEAD))
+    expect(walk).to_have_attribute("data-head", str(HEAD))
+    expect(walk).to_have_attribute("data-stage", "5")
+    page.go_forward()
+    expect(walk).to_have_attribute("data-head", "2")
+    expect(walk).to_have_attribute("data-stage", "7")
+    rested(page)
+    assert walk.locator("input").input_value() == "7"
+    stages.nth(3).click()
+    page.go_back()      # before the walk has told where it stands
+    expect(walk).to_have_attribute("data-head", str(HEAD))
+    expect(walk).to_have_attribute("data-stage", "5")
+    rested(page)
+    in_url(page, "inside-stage", "5")
+
+
 def test_a_blocked_key_is_hatched_and_says_why(opened, trace):
     page = opened(site="decoder.layers.0.self_attn", lock="q2", inside_key="4", inside_stage="5")
     expect(page.locator(".walk")).to_have_attribute("data-stage", "5")

@@ -27,6 +27,13 @@ class Walk {
     });
     this.watcher = new ResizeObserver(() => this.layout());
     this.watcher.observe(root);
+    this.back = () => (clearTimeout(this.telling), (this.waiting = undefined));       // what the address says is shown
+    addEventListener("popstate", this.back);
+  }
+
+  end() {
+    this.watcher.disconnect();
+    removeEventListener("popstate", this.back);
   }
 
   show(picture, theme) {
@@ -34,7 +41,8 @@ class Walk {
     this.key_ = picture.key;
     this.range.max = picture.stages.length - 1;
     this.range.style.setProperty("--stops", picture.stages.length);
-    this.stage = Math.max(0, Math.min(this.stage ?? picture.stage ?? 0, picture.stages.length - 1));   // afterwards it is told to Python
+    if (this.waiting === picture.stage) this.waiting = undefined;
+    this.stage = Math.max(0, Math.min(this.waiting ?? picture.stage ?? 0, picture.stages.length - 1));     // a stage on its way to Python is not taken back
     const heading = this.root.querySelector(".title");
     heading.textContent = heading.title = picture.title;
     this.root.querySelector(".chip").style.background = headColour(picture.head);
@@ -60,7 +68,7 @@ class Walk {
 
   go(stage) {
     if (stage < 0 || stage >= this.picture.stages.length || stage === this.stage) return;
-    this.stage = stage;
+    this.stage = this.waiting = stage;
     this.tip.hidden = true;
     this.draw();
     clearTimeout(this.telling);
@@ -72,7 +80,8 @@ class Walk {
     if (this.atHeads) return;
     this.key_ = index;
     this.draw();
-    this.tell({ query: this.picture.query, key: index });
+    clearTimeout(this.telling);
+    this.tell({ query: this.picture.query, key: index, ...(this.waiting === undefined ? {} : { stage: this.waiting }) });
   }
 
   // The key above or below the chosen one; false where there is none.
@@ -200,5 +209,5 @@ function mount({ data, parentElement, setTriggerValue }) {
   const view = (root.view ??= new Walk(root));
   view.tell = (news) => setTriggerValue("news", news);
   view.show(unpack(data), themeOf(root));
-  return () => view.watcher.disconnect();
+  return () => view.end();
 }
