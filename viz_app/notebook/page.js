@@ -75,10 +75,10 @@ function hold() {
     document.documentElement.style.setProperty(`--attnscope-${name}`, `${Math.min(most, Math.max(least, window.innerHeight - beside))}px`);
 }
 
-// A frame in a notebook grows with what it holds; it never shrinks.
-function grow() {
-  const frame = window.frameElement, tall = document.documentElement.scrollHeight;
-  if (frame && tall > window.innerHeight) frame.style.height = `${tall}px`;
+// A frame in a notebook is as high as what it holds.
+function fit() {
+  const frame = window.frameElement;
+  if (frame && parts.length) frame.style.height = `${Math.ceil(document.body.getBoundingClientRect().height)}px`;
 }
 
 function restyle() {
@@ -99,4 +99,4 @@ document.querySelector(".about").textContent = about;
 restyle();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", restyle);
 if (window.frameElement) new MutationObserver(restyle).observe(window.parent.document.body, { attributes: true });
-new ResizeObserver(grow).observe(document.body);
+new ResizeObserver(fit).observe(document.body);

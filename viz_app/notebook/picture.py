@@ -50,7 +50,7 @@ class Answer:
 @dataclass(frozen=True)
 class Picture:
     """Shows itself in a notebook. `about` says whose numbers these are; `theme` is "light", "dark", or "" for that of the page
-    around; `height` is that of the frame in a notebook, in CSS pixels."""
+    around; `height` is that of the frame in a notebook until it is drawn, in CSS pixels."""
 
     title: str
     about: str
