@@ -121,13 +121,14 @@ def test_presented_a_chart_has_larger_letters_and_the_same_data(draw: Any) -> No
     if isinstance(chart, go.Figure):
         before, data = chart.layout.to_plotly_json(), chart.to_dict()["data"]
         after = larger(chart).layout
-        assert (after.font.size, after.title.font.size) == (16, 18)
+        assert (after.font.size, after.title.font.size, after.hoverlabel.font.size) == (16, 18, 16)
+        assert {note.font.size for note in after.annotations} <= {16}
         assert after.height - after.margin.t - after.margin.b == pytest.approx(
             before["height"] - before["margin"]["t"] - before["margin"]["b"]       # the picture itself keeps its room
         )
         assert chart.to_dict()["data"] == data
         return
-    before, after = chart.to_dict(), larger(chart).to_dict()
+    before, after, own = chart.to_dict(), larger(chart).to_dict(), chart.to_dict()
     for part in ("axis", "legend", "header"):
         assert after["config"][part] == before.get("config", {}).get(part, {}) | {"labelFontSize": 16, "titleFontSize": 16}
     titles = before.pop("title", None), after.pop("title", None)
@@ -136,8 +137,15 @@ def test_presented_a_chart_has_larger_letters_and_the_same_data(draw: Any) -> No
         assert texts[0] == texts[1]
         assert (titles[0]["fontSize"], titles[1]["fontSize"]) == (14, 18)
         assert max(map(len, titles[1]["text"])) <= 34
+    for part in after.get("layer", ()):
+        if part["mark"]["type"] == "text":
+            assert part["mark"].pop("fontSize") == 16
+    for part in before.get("layer", ()):
+        if part["mark"]["type"] == "text":
+            assert part["mark"].pop("fontSize") == 12
     assert before | {"config": 0} == after | {"config": 0}
-    assert chart.to_dict().get("title") == titles[0]       # what stands on the page beside it is as it was
+    assert "labelFontSize" not in before.get("facet", {}).get("header", {})      # which would overrule the larger one
+    assert chart.to_dict() == own       # what stands on the page beside it is as it was
 
 
 def test_of_layers_without_a_series_each_has_a_mark_of_its_own() -> None:

@@ -90,16 +90,20 @@ def _title(lines: Sequence[str], height: int) -> dict[str, object]:
 
 
 def larger(chart: Chart) -> Chart:
-    """The chart for a presentation: what it says of itself in larger letters."""
+    """The chart for a presentation: all that is written in it in larger letters."""
     if isinstance(chart, go.Figure):
         margin, notes = chart.layout.margin, chart.layout.annotations
         under, over = (0.3 * side for side in (margin.b, margin.t))
         return chart.update_layout(
-            font_size=SMALL, title_font_size=LARGE, title_y=1 - 26 / (chart.layout.height + under + over),
+            font_size=SMALL, hoverlabel_font_size=SMALL, title_font_size=LARGE,
+            title_y=1 - 26 / (chart.layout.height + under + over),
             margin={"t": margin.t + over, "b": margin.b + under}, height=chart.layout.height + under + over,
             annotations=[{**note.to_plotly_json(), "yshift": note.yshift - 18} for note in notes],
-        )
-    chart = chart.copy(deep=["title"])
+        ).update_annotations(font_size=SMALL)
+    chart = chart.copy(deep=["title", "layer"])
+    for part in chart.layer if isinstance(chart, alt.LayerChart) else ():
+        if isinstance(part.mark, alt.MarkDef) and part.mark.type == "text":
+            part.mark.fontSize = SMALL
     if isinstance(title := chart.title, alt.TitleParams):
         text = title.text if isinstance(title.text, str) else " ".join(title.text)
         title.fontSize, title.text = LARGE, textwrap.wrap(text, TITLE * TITLE_SIZE // LARGE)

@@ -80,7 +80,7 @@ def schedule(reaches: Sequence[Reach], title: str) -> alt.Chart:
         color=alt.Color("layer:N", legend=None, scale=alt.Scale(domain=kinds, range=[COLOURS[k] for k in kinds])),
         tooltip=["layer:N", "step:Q", "token:Q"],
     ).properties(width=SQUARE, height=SQUARE)
-    faceted = chart.facet(facet=alt.Facet("layer:N", sort=kinds, title=None, header=alt.Header(labelFontSize=12)), columns=2)
+    faceted = chart.facet(facet=alt.Facet("layer:N", sort=kinds, title=None), columns=2)
     return faceted.properties(title=alt.TitleParams(title, anchor="start", fontSize=14, fontWeight=600, offset=10))
 
 
