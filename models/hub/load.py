@@ -21,7 +21,7 @@ from models.hub import files, probe
 from models.hub.config import HubConfig
 from models.hub.families import anatomies, rotary_paths
 from models.hub.kinds import kind_of
-from models.hub.model import HubModel
+from models.hub.model import BACKWARDS, READER, HubModel
 from models.hub.readers import Classifier
 from models.hub.sizes import sizes_of
 from models.hub.tokenizer import SECOND_CLOSING, HubTokenizer, IdTokenizer
@@ -54,6 +54,7 @@ def load(folder: Path, device: torch.device, dtype: str | torch.dtype | None = N
         name, opens, ask = kind_of(described)
         files.check_weights(folder, device, _dtype(dtype))
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config.use_cache = False        # a cache hands on copies of k and v, which are of no product; who writes asks for one
         module, gives_weights = _opened(folder, getattr(transformers, opens), config, _dtype(dtype))
         module = module.to(device).eval()
         library = _library_tokenizer(transformers, folder)
@@ -158,6 +159,8 @@ def _hub_model(kind: type[HubModel], module: nn.Module, config: Any, sizes: HubC
         settings |= {"names": names, "position": probe.answering_position(module, sizes)}
     model = kind(module, sizes, **settings)
     probe.check_recorded(model)
+    if model.kinds == (READER,) and not probe.looks_ahead(model):
+        model.kinds = (BACKWARDS,)
     probe.lay_open(model, anatomies(config.model_type, module))
     model.rotary = probe.rotary(model, rotary_paths(config.model_type))
     if (table := probe.position_table(model)) is not None:

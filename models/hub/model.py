@@ -27,6 +27,7 @@ from models.trace.outputs import Numbers, Output
 
 NUMBERS = "numbers"
 READER = SiteKind("self", "encoder", "self", "text", "text")
+BACKWARDS = SiteKind("self", "decoder", "self", "text", "text")     # each token reads itself and what stands before it
 
 
 class HubModel(Architecture):
@@ -48,6 +49,11 @@ class HubModel(Architecture):
         self.lay_open(None)
         self.fields = type(self).fields if pairs else tuple(f for f in type(self).fields if not (f.segment and f.optional))
         mark_modules(module, self.taps)
+
+    @property
+    def stack(self) -> str:
+        """As its attention shows it (probe.looks_ahead), not as what it is asked for."""
+        return self.kinds[0].stack
 
     def lay_open(self, anatomy: Anatomy | None) -> None:
         """Record from now on what these layers hold; of None nothing but attention."""

@@ -46,6 +46,15 @@ def looks_back_only(module: nn.Module, sizes: HubConfig) -> bool:
     return torch.equal(before, after)
 
 
+@torch.no_grad()
+def looks_ahead(model: HubModel) -> bool:
+    """Whether in a short run any token reads one that stands after it."""
+    ids = _ids(model.module, model.config)
+    with record() as recording:
+        model(*[ids for _ in model.streams])
+    return any(bool(site.weights().triu(1).any()) for site in recording.attention.values())
+
+
 def answering_position(module: nn.Module, sizes: HubConfig) -> int:
     """Which token's last vector a class is read from: 0 for the first, −1 for the last, by the gradient."""
     ids = _ids(module, sizes)

@@ -9,14 +9,12 @@ from torch import Tensor
 from models.architectures.base import Architecture, Field
 from models.architectures.encoder_decoder import CROSS, DECODER_SELF, ENCODER_SELF
 from models.hub.cache import of_library
-from models.hub.model import HubModel
+from models.hub.model import BACKWARDS, HubModel
 from models.hub.places import Frame, Places
 from models.hub.tokenizer import CLOSING, OPENING
 from models.hub.watch import watching
 from models.layers.cache import Cache
 from models.layers.masks import Mask, Masks, SiteKind, padding
-
-WRITER = SiteKind("self", "decoder", "self", "text", "text")
 
 
 class CausalLM(HubModel):
@@ -24,7 +22,7 @@ class CausalLM(HubModel):
 
     fields = (Field("text", "text", before=OPENING), Field("continuation", "text", optional=True))
     writes = "text"
-    kinds = (WRITER,)
+    kinds = (BACKWARDS,)
     what_it_answers = "the next token, and it goes on with a text"
 
     def forward(self, text: Int[Tensor, "batch n"], masks: Masks | None = None) -> Float[Tensor, "batch n vocab"]:

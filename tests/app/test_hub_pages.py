@@ -33,7 +33,8 @@ def opened(folder: Path, name: str) -> AppTest:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
-    for name in ("GPT2LMHeadModel", "LlamaForCausalLM", "DebertaV2ForMaskedLM", "XLNetForSequenceClassification"):
+    for name in ("GPT2LMHeadModel", "LlamaForCausalLM", "DebertaV2ForMaskedLM", "XLNetForSequenceClassification",
+                 "GPT2ForSequenceClassification"):
         found[name] = tmp_path_factory.mktemp("hub") / name
         BY_NAME[name].save(found[name])
     return found
@@ -44,6 +45,24 @@ def test_every_page_opens_with_a_gpt2(folders: dict[str, Path], name: str) -> No
     app = opened(folders["GPT2LMHeadModel"], name)
     assert not app.exception
     assert app.selectbox(key="checkpoint").value == str(folders["GPT2LMHeadModel"])
+
+
+def test_masks_of_a_model_whose_projections_are_not_known(folders: dict[str, Path]) -> None:
+    app = opened(folders["LlamaForCausalLM"], "masks")
+    assert not app.exception
+    assert "goes on with its residual stream and the bias of W_O, if it has one, alone" in prose(app)
+
+
+@pytest.mark.parametrize("name", ["attention", "inside", "layer", "positions", "masks"])
+def test_a_gpt2_that_classifies_is_nowhere_called_an_encoder(folders: dict[str, Path], name: str) -> None:
+    app = opened(folders["GPT2ForSequenceClassification"], name)
+    assert not app.exception
+    assert "ncoder" not in prose(app)
+    drawn = {"attention": "head", "inside": "walk", "layer": "layer", "masks": "mask_painter"}
+    if name in drawn:
+        told = str(picture(app, drawn[name])[0])
+        assert "ecoder" in told
+        assert "ncoder" not in told
 
 
 def test_a_head_whose_queries_are_turned_says_so(folders: dict[str, Path]) -> None:

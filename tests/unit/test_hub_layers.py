@@ -17,6 +17,7 @@ from models import Scope, Trace
 from models.analysis.layer_parts import check_parts, lens, parts
 from models.hub import anatomy, families, probe
 from models.hub.anatomy import Anatomy
+from viz_app import words
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun
 from viz_app.views.layer import files, text
@@ -244,6 +245,24 @@ def _in_place_of(made: Any, state: torch.Tensor, place: int) -> Any:
     stream = (made[0] if isinstance(made, tuple) else made).clone()
     stream[0, place] = state
     return (stream, *made[1:]) if isinstance(made, tuple) else stream
+
+
+@pytest.mark.parametrize("name", [*CLASSIFIERS, "BertModel", "GPT2Model"])
+def test_a_stack_is_named_by_what_its_attention_looks_at_and_not_by_what_it_is_asked(tmp_path: Path, name: str) -> None:
+    looks_back = name.startswith(("GPT2", "Llama"))
+    case = BY_NAME["GPT2LMHeadModel"] if name == "GPT2Model" else BY_NAME.get(name) or classifier(name)
+    replace(case, model=name).save(tmp_path)
+    scope = models.load(tmp_path, device="cpu")
+    trace, stack = scope.run(LONG), "decoder" if looks_back else "encoder"
+    assert {part.stack for part in scope.model.sublayers} == {site.stack for site in trace.attention.values()} == {stack}
+    assert (scope.model.stack, scope.model.can_write) == (stack, False)
+    assert f"{stack}.embedding" in trace.activations
+    for site in trace.attention.values():
+        assert bool(site.projections) != name.startswith("Llama")       # whose queries are turned
+        assert bool(site.weights().triu(1).any()) != looks_back
+        assert ("both directions" in words.where_from(site, words.terms("", ""))) != looks_back
+    made = payloads(CurrentRun(scope, trace), Choices("text", 0, 2))["layer"]
+    assert unpack(made)[0]["oneTitle"] == f"{stack.capitalize()} layer 1, in full"
 
 
 def test_a_head_that_a_run_does_not_bear_out_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_everything_the_painter_is_told(view: MaskView, allowed: dict[str, np.nd
         "keyAxis": "what is read (key): the French so far",
         "layers": [
             {"name": "target padding", "reason": "this key only pads the shorter text; there is nothing to read"},
-            {"name": "look-ahead", "reason": "the key comes after the query; while writing, it does not exist yet"},
+            {"name": "look-ahead", "reason": "the key comes after the query; while a decoder writes, it does not exist yet"},
         ],
         "drawn": {"name": "drawn by hand", "reason": "you forbade it"}, "story": painter.story(view),
     }  # fmt: skip
@@ -295,7 +295,7 @@ def test_layers_reasons_and_ready_made_masks_by_name() -> None:
         assert masks_text.reason(KIND["cross"], name) == between
     after = "the key comes after the query"
     assert masks_text.reason(KIND["encoder_self"], LOOK_AHEAD) == after
-    assert masks_text.reason(KIND["decoder_self"], LOOK_AHEAD) == f"{after}; while writing, it does not exist yet"
+    assert masks_text.reason(KIND["decoder_self"], LOOK_AHEAD) == f"{after}; while a decoder writes, it does not exist yet"
     assert masks_text.reason(KIND["cross"], LOOK_AHEAD) == f"{place}is after the query's in the target"
     assert masks_text.layer(KIND["cross"], LOOK_AHEAD) == "places up to its own"
     assert masks_text.layer(KIND["cross"], "only the previous") == "only the place before"

@@ -107,7 +107,7 @@ def test_what_the_painter_is_told(scope: Scope) -> None:
     )
     assert header["layers"] == [
         {"name": "text padding", "reason": "this key only pads the shorter text; there is nothing to read"},
-        {"name": "look-ahead", "reason": "the key comes after the query; while writing, it does not exist yet"},
+        {"name": "look-ahead", "reason": "the key comes after the query; while a decoder writes, it does not exist yet"},
         {"name": "window of 2", "reason": "the key is further away than that"},
     ]
     (block,) = header["strip"]

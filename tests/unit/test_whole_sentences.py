@@ -328,7 +328,7 @@ def test_where_queries_keys_and_values_come_from() -> None:
     both = "Queries **Q**, keys **K** and values **V** all come from"
     assert said == {
         "encoder_self": f"{both} the English sentence: each English token may read every other, in both directions.",
-        "decoder_self": f"{both} the French so far. Nothing may read what comes after it, because while the model writes, that "
+        "decoder_self": f"{both} the French so far. Nothing may read what comes after it, because while a decoder writes, that "
         "does not exist yet: these cells are hatched and their weight is exactly 0.",
         "cross": "Queries **Q** come from the French so far (the decoder); keys **K** and values **V** come from the English "
         "sentence (as it leaves the encoder). This is where the two texts meet.",

@@ -108,7 +108,7 @@ def where_from(site: AttentionSite, t: Terms) -> str:
     if site.stack == "encoder":
         return f"{all_}: each {query.token} may read every other, in both directions."
     return (
-        f"{all_}. Nothing may read what comes after it, because while the model writes, that does not exist yet: these cells "
+        f"{all_}. Nothing may read what comes after it, because while a decoder writes, that does not exist yet: these cells "
         "are hatched and their weight is exactly 0."
     )
 

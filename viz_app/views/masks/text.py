@@ -55,8 +55,9 @@ def rules(site: AttentionSite, has_stream: bool = True, can_write: bool = True) 
             ("decoder", "self"): "While writing, a prefix of m tokens meets the top-left m × m part of the mask.",
             ("decoder", "cross"): "While writing, a prefix of m tokens meets the first m rows of the mask.",
         }[site.stack, site.role]
-        bias = site.projections["W_O"][1] is not None
-        left = [*(["its residual stream"] if has_stream else []), *(["the bias of W_O"] if bias else [])]
+        unknown = "W_O" not in site.projections      # of a model whose heads are not walked
+        bias = ["the bias of W_O, if it has one,"] if unknown else ["the bias of W_O"] * (site.projections["W_O"][1] is not None)
+        left = [*(["its residual stream"] if has_stream else []), *bias]
         then = f"the heads pass on zeros, and the token goes on with {' and '.join(left) or 'nothing'} alone."
     return _RULES.format(formula=words.formula_tex(site), held=held, then=then)
 
@@ -102,7 +103,7 @@ def reason(kind: SiteKind, name: str) -> str:
         return "the key lies in another block"
     return {
         PADDING: "this key only pads the shorter text; there is nothing to read",
-        LOOK_AHEAD: "the key comes after the query" + "; while writing, it does not exist yet" * hides_the_future(kind),
+        LOOK_AHEAD: "the key comes after the query" + "; while a decoder writes, it does not exist yet" * hides_the_future(kind),
         "only the previous": "the key is not the one just before the query",
         ORDER: "the key does not come before the query in the order" + "; its own token does not either" * (kind.role == "query"),
         DRAWN: "you forbade it",
