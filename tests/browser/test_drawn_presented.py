@@ -9,6 +9,7 @@ import test_drawn_decoding as decoding
 import test_drawn_head as head
 import test_drawn_maps as maps
 import test_drawn_masks as masks
+import test_drawn_order as order
 import test_drawn_overview as overview
 import test_drawn_several as several
 import test_drawn_shuffle as shuffle
@@ -135,6 +136,21 @@ def test_maps_are_larger_and_what_is_pointed_at_is_meant(stage: Stage) -> None:
     outline = stage.drawn(".marks", "frame")[-1]
     assert (outline["x"], outline["w"]) == pytest.approx((SCALE * (at["left"] + 5 * at["side"]), SCALE * at["side"]), abs=0.5)
     assert float(stage.data(".tip")["value"]) == pytest.approx(float(arrays["map0"][3, 5]))
+
+
+def test_the_masks_of_an_order_have_larger_letters_and_are_no_higher(stage: Stage) -> None:
+    scope = order.scope.__wrapped__()
+    stage.page.evaluate("document.documentElement.style.removeProperty('--attnscope-scale')")
+    stage.mount("order", 900).show(order.payload(scope, position=0))
+    before = stage.box(".seen canvas")
+    stage.page.evaluate(f"document.documentElement.style.setProperty('--attnscope-scale', '{SCALE}')")
+    stage.mount("order", 900).show(order.payload(scope, position=0))
+    after, names = stage.box(".seen canvas"), stage.written(".seen canvas")
+    assert after["height"] <= before["height"] + SCALE * 22
+    left, cell = 0.36 * stage.box(".seen section")["width"] / SCALE, 26
+    assert names["b 1"]["x"] == pytest.approx(SCALE * (min(150, left) - 6), abs=0.5)
+    stage.click(".seen canvas", SCALE * (min(150, left) + 2.5 * cell), SCALE * (20 + 1.5 * cell))
+    assert stage.sent == [["pick", {"position": 1}]]
 
 
 def test_states_are_named_larger_and_the_pointer_reads_a_number(stage: Stage) -> None:

@@ -35,6 +35,17 @@ def compare(page: Page, scope: Scope, order: list[int]) -> None:
     assert cells == ["".join(map(str, mask.flatten().tolist())) for mask in masks]
 
 
+@pytest.mark.parametrize("text", [TEXT, "I am eighteen years old.", "She is reading a book about the sea by the sea."])
+def test_the_tokens_in_their_order_and_both_masks_stand_on_one_screen(page, text):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    visit(page, "task", ".order[data-painted]", checkpoint="xlnet", text=text)
+    rested(page)
+    boxes = page.locator(".st-key-which, .order .row, .order .seen canvas, .order .seen .who").evaluate_all(
+        "all => all.map((e) => e.getBoundingClientRect().bottom)")
+    assert len(boxes) == 6
+    assert max(boxes) <= 720, boxes
+
+
 def test_a_token_is_dragged_and_all_follows(page, xlnet):
     n = len(xlnet.encode(TEXT)["text"].ids)
     visit(page, "task", ".order[data-painted]", checkpoint="xlnet", text=TEXT, site="encoder.layers.3.query_attn", head="1")

@@ -1,5 +1,5 @@
 // Who may see whom in one stream: a row a token that is predicted, a column a token that may be seen; hatched where it may not.
-const SIDE = 20, LEAST_CELL = 5, MOST_CELL = 26, TALL = 240;      // px; the last is kept, so that nothing moves while one types
+const SIDE = 20, LEAST_CELL = 5, MOST_CELL = 26, TALL = 160;      // px; the last is kept, so that nothing moves while one types
 
 class Visibility {
   constructor(parent, choose) {
@@ -18,14 +18,16 @@ class Visibility {
   }
 
   show({ title, allowed, tokens, turns, position, axes }, theme, width) {
-    Object.assign(this, { allowed, tokens, turns, position, axes, theme });
+    const scale = scaleOf(), most = TALL / scale;      // presented, letters are larger and all of it is as high as before
+    width /= scale;
+    Object.assign(this, { allowed, tokens, turns, position, axes, theme, scale });
     this.section.dataset.allowed = Array.from(allowed).join("");
     this.heading.textContent = title;
     const n = tokens.length, room = Math.min(150, 0.36 * width);
     this.canvas.setAttribute("aria-label", `${title}. ${Array.from(tokens, (_, i) => this.sentence(i)).join(" ")}`);
-    this.cell = Math.max(LEAST_CELL, Math.min(MOST_CELL, Math.floor((width - room - 4) / n), Math.floor(TALL / n)));
+    this.cell = Math.max(LEAST_CELL, Math.min(MOST_CELL, Math.floor((width - room - 4) / n), Math.floor(most / n)));
     this.left = room;
-    const tall = SIDE + Math.max(TALL, this.cell * n) + 2, [context, ratio] = sized(this.canvas, room + this.cell * n + 4, tall);
+    const tall = SIDE + Math.max(most, this.cell * n) + 2, [context, ratio] = sized(this.canvas, room + this.cell * n + 4, tall, scale);
     const at = (v) => Math.round(v * ratio), size = at(this.cell * n);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
@@ -59,8 +61,8 @@ class Visibility {
   }
 
   at(event) {
-    const row = Math.floor((event.offsetY - SIDE) / this.cell), column = Math.floor((event.offsetX - this.left) / this.cell);
-    const n = this.tokens.length;
+    const { scale, cell, left, tokens } = this, n = tokens.length;
+    const row = Math.floor((event.offsetY / scale - SIDE) / cell), column = Math.floor((event.offsetX / scale - left) / cell);
     return row >= 0 && row < n && column >= 0 && column < n ? [row, column] : null;
   }
 

@@ -10,8 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from models.architectures.base import ORDER, POSITIONS
 from models.inputs import InputError
 from models.tokenizers.encoding import hidable
-from models.trace import Trace
-from models.trace.outputs import TokenInOrder
+from models.trace.outputs import Output, TokenInOrder
 from viz_app import ui, which_head
 from viz_app.drawing.notes import first_output
 from viz_app.drawing.sites import by_kind
@@ -30,8 +29,11 @@ _TYPED, _REFUSED = "task-order", "task-order-refused"
 
 def choose(run: CurrentRun) -> tuple[Choices, DeltaGenerator]:
     """Draw the row of controls; what is chosen, and where above them there is room for what was read and written."""
-    strip = st.container()
-    return Choices(url_state.get(POSITION), _attention(run.trace, first_output(run.trace).stream)), strip
+    strip, output = st.container(), first_output(run.trace)
+    focus = _attention(run, output)
+    if isinstance(output, TokenInOrder):
+        _note_order(len(output.order))
+    return Choices(url_state.get(POSITION), focus), strip
 
 
 def choose_position(position: int) -> None:
@@ -55,34 +57,40 @@ def choose_run(name: str) -> None:
     url_state.keep(url_state.CHECKPOINT, name)
 
 
-def _attention(trace: Trace, stream: str) -> Focus:
-    """Whose attention is shown beside the answer; nothing to choose in a model without."""
-    sites = answering_sites(trace, stream)
+def _attention(run: CurrentRun, output: Output) -> Focus:
+    """Whose attention is shown beside the answer; nothing to choose in a model without. In its row, too, an order of prediction."""
+    trace = run.trace
+    sites = answering_sites(trace, output.stream)
     if not sites:
         return Focus()
-    site, head = answering(trace, stream, chosen_focus(trace)[1])
+    site, head = answering(trace, output.stream, chosen_focus(trace)[1])
     kinds = {kind: found for kind, each in by_kind(trace) if (found := [one for one in each if one.name in sites])}
     with which_head.row():
         which_head.which_head(kinds, site, head)
+        if isinstance(output, TokenInOrder):
+            _choose_order(run, output)
     return Focus(site.name, head)
 
 
-def choose_order(run: CurrentRun) -> None:
-    """Draw the row of controls, with what is wrong with a typed order under it."""
-    output = first_output(run.trace)
+def _choose_order(run: CurrentRun, output: TokenInOrder) -> None:
     refused = st.session_state.get(_REFUSED)
     if refused is None or refused[0] != st.session_state.get(_TYPED):
-        st.session_state[_TYPED], refused = " ".join(str(position + 1) for position in output.order), None
+        st.session_state[_TYPED] = " ".join(str(position + 1) for position in output.order)
+        st.session_state.pop(_REFUSED, None)
     n, figure = len(output.order), figure_text(run.scope, run.trace)
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="order-controls"):
-        st.text_input("Order of prediction, positions from 1", key=_TYPED, on_change=_take, width=320)
-        for label, order in (("Left to right", tuple(range(n))), ("Reverse", output.order[::-1])):
-            st.button(label, key=f"order {label}", on_click=put_order, args=(order,))
-        st.button("Shuffle", key="order shuffle", on_click=_shuffle)
-        st.button(
-            "The paper's 3 → 2 → 4 → 1", key="order figure", on_click=_put_figure, args=(figure,),
-            help=f"The figure of Yang et al. 2019, on a text of four tokens: “{figure}”",
-        )
+    st.text_input("Order, positions from 1", key=_TYPED, on_change=_take, width=180)
+    for label, order in (("Left to right", tuple(range(n))), ("Reverse", output.order[::-1])):
+        st.button(label, key=f"order {label}", on_click=put_order, args=(order,))
+    st.button("Shuffle", key="order shuffle", on_click=_shuffle)
+    st.button(
+        "The paper's 3 → 2 → 4 → 1", key="order figure", on_click=_put_figure, args=(figure,),
+        help=f"The figure of Yang et al. 2019, on a text of four tokens: “{figure}”",
+    )
+
+
+def _note_order(n: int) -> None:
+    """What is wrong with an order, typed or of the address, or that it was made for another text than this one of n tokens."""
+    refused = st.session_state.get(_REFUSED)
     wrong = refused[1] if refused else _linked()
     chosen = url_state.get(url_state.CHOSEN[_field()])
     ui.note(st.empty(), wrong or (unlike(chosen, n) if chosen else ""), bad=bool(wrong), key="order")

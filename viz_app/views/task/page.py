@@ -6,7 +6,6 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from models.trace.outputs import TokenInOrder
 from viz_app import ui, words
 from viz_app.components.answers import answers
 from viz_app.components.classes import classes
@@ -24,7 +23,7 @@ from viz_app.session.live import Pictures
 from viz_app.views.inside.controls import drop_similarity
 from viz_app.views.task import files, text
 from viz_app.views.task.choices import Choices
-from viz_app.views.task.controls import choose, choose_order, choose_position, choose_run, hide, put_order
+from viz_app.views.task.controls import choose, choose_position, choose_run, hide, put_order
 from viz_app.views.task.payloads import has_picture, payloads
 
 # key of a picture → the component that shows it, in the order of the page
@@ -44,8 +43,6 @@ def task(run: CurrentRun) -> Callable[[CurrentRun], Pictures] | None:
             st.markdown(text.NO_PICTURE)
         return None
     choices, strip = choose(run)
-    if isinstance(first_output(run.trace), TokenInOrder):
-        choose_order(run)
     _lay_out(payloads(run, choices), run, choices, strip)
     return partial(payloads, choices=choices)
 
