@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from hub_models import BY_NAME
 from playwright.sync_api import Page, expect
 from served_app import PATIENCE, browser, context, go, in_url
 from served_app import page as fresh
@@ -167,3 +168,19 @@ def test_nothing_is_wider_than_the_screen(page, checkpoint):
             page.set_viewport_size({"width": width, "height": 800})
             page.wait_for_function("width => innerWidth === width && document.documentElement.scrollWidth <= width + 1", arg=width)
         assert not page.locator("[data-testid=stException]").count(), section
+
+
+def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(page: Page, tmp_path: Path) -> None:
+    """The length that is slid, the angles with whose they are, the waves, and where the words and the checks begin."""
+    BY_NAME["LlamaForCausalLM"].save(tmp_path / "llama")
+    page.set_viewport_size({"width": 1280, "height": 720})
+    params = {"checkpoint": str(tmp_path / "llama"), "text": "7 11 5 23 41", "positions-section": "Rotation"}
+    visit(page, "positions", ".st-key-positions-rotation .annotation", **params)
+    waves = "[data-testid=stVegaLiteChart]"
+    page.wait_for_selector(waves)
+    rested(page)
+    whole = [".st-key-positions-length", ".st-key-positions-rotation", ".st-key-positions-rotation .annotation", waves]
+    boxes = [page.locator(part).first.bounding_box() for part in whole]
+    begin = [page.locator(part).first.bounding_box() for part in (".st-key-explanation p", ".st-key-checks")]
+    assert all(box["y"] >= 0 and box["y"] + box["height"] <= 720 for box in boxes), boxes
+    assert all(0 <= box["y"] <= 720 - 40 for box in begin), begin
