@@ -142,7 +142,7 @@ def test_steps_by_distance() -> None:
         *((RNN, k, 1 + k) for k in range(4)), *((SELF_ATTENTION, k, 9) for k in range(4)),
     ]  # fmt: skip
     assert (chart["encoding"]["x"]["field"], chart["encoding"]["x"]["title"]) == ("distance", "distance |i − j| (tokens)")
-    assert (chart["encoding"]["y"]["field"], chart["encoding"]["y"]["title"]) == ("steps", "path length (steps)")
+    assert (chart["encoding"]["y"]["field"], chart["encoding"]["y"]["title"]) == ("steps", "steps")
     assert [tip["field"] for tip in chart["encoding"]["tooltip"]] == ["layer", "distance", "steps"]
     legend(chart["encoding"], [RNN, SELF_ATTENTION])
     assert chart["title"]["text"] == ["t"]

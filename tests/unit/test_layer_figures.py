@@ -96,7 +96,7 @@ def test_where_a_text_is_classified_a_stop_says_the_class(norm: str) -> None:
     found = token_view(run, Choices("text", 1, None))
     assert found.position == answer.position == n - 1
     assert header["title"].endswith(f"token “b” to the class, “{answer.predicted}”")
-    assert header["allTitle"] == "All layers, and the class by “b” if the model stopped there"
+    assert header["allTitle"] == "All layers: the class by “b” if it stopped there"
     assert "read by the model's own output path to its classes" in text.explain(found.layer[0].sublayer, found.output)
     heading, *rows = csv.reader(io.StringIO(files.layers_csv(found)))
     told = dict(zip(heading, rows[-1], strict=True))

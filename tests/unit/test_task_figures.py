@@ -199,7 +199,7 @@ def test_the_row_is_that_of_the_token_that_answers(gpt: Scope, position: int, he
     assert reading["blocked"] == [[]] * (position + 1) + [["look-ahead"]] * (7 - position)
     assert reading["own"] == position
     token = f"“{TEXT[position - 1]}”" if position else "[start]"
-    assert reading["title"] == f"Decoder layer 2, head {head + 1}: what {token}, the token that answers, reads of the text"
+    assert reading["title"] == f"Decoder layer 2, head {head + 1}: what {token} reads of the text"
     assert [label[0] for label in reading["keys"]] == ["[start]", *TEXT]
 
 
@@ -264,7 +264,7 @@ def test_the_attention_shown_is_of_the_stream_that_answers(transformer: Scope, g
         name: replace(site, out=site.out[:, :2]) if site.role == "cross" else site for name, site in trace.attention.items()
     })  # fmt: skip
     assert answering(narrow, "target", Focus(ENCODER, 2))[1] == 1       # of two heads the last
-    assert header["reading"]["title"].endswith("what “d”, the token that answers, reads of the source sentence")
+    assert header["reading"]["title"].endswith("what “d” reads of the source sentence")
 
 
 def test_a_model_without_attention_says_so() -> None:

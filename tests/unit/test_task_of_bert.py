@@ -144,7 +144,7 @@ def test_beside_each_stands_the_row_of_the_mask_itself(positions: tuple[int, ...
         assert arrays[f"{i} allowed"].tolist() == [1] * 8
         reading = header["masks"][i]["reading"]
         assert reading["own"] == position
-        assert reading["title"] == "Encoder layer 2, head 3: what [MASK], the token that answers, reads of the text"
+        assert reading["title"] == "Encoder layer 2, head 3: what [MASK] reads of the text"
         shown = ["[MASK]" if k in positions else token for k, token in enumerate(ROW)]
         assert [label[0] for label in reading["keys"]] == shown
 
@@ -210,7 +210,7 @@ def test_two_texts_have_a_probability_and_share_the_row_of_cls() -> None:
     names = ["First text", "Second text"]
     assert header["blocks"] == [[name, f"{share:.2f} of the attention"] for name, share in zip(names, shares, strict=True)]
     assert header["reading"]["own"] == 0
-    assert header["reading"]["title"] == "Encoder layer 2, head 3: what [CLS], the token that answers, reads of the text"
+    assert header["reading"]["title"] == "Encoder layer 2, head 3: what [CLS] reads of the text"
     assert [look for look, _ in drawn["checks"]["rows"]].count("passed") == 4
 
 

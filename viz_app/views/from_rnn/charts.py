@@ -57,7 +57,7 @@ def path_lengths(reaches: Sequence[Reach], title: str) -> alt.Chart:
     colour, dash = _layers([reach.choice.kind for reach in reaches])
     chart = alt.Chart(pd.DataFrame(rows)).mark_line(point={"size": 26, "strokeDash": [1, 0]}).encode(
         x=alt.X("distance:Q", title="distance |i − j| (tokens)", axis=alt.Axis(format="d", tickMinStep=1)),
-        y=alt.Y("steps:Q", title="path length (steps)", axis=alt.Axis(format="d", tickMinStep=1)),
+        y=alt.Y("steps:Q", title="steps", axis=alt.Axis(format="d", tickMinStep=1)),
         color=colour, strokeDash=dash, tooltip=["layer:N", "distance:Q", "steps:Q"],
     )
     return titled(chart, title, 330)

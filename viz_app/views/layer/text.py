@@ -90,8 +90,8 @@ def all_title(sublayer: Sublayer, token: Label, output: str) -> str:
     if not output:
         return f"All layers of the {sublayer.stack}"
     if output == CLASSES:
-        return f"All layers, and the class by {quoted(token)} if the model stopped there"
-    return f"All layers, and what would follow {quoted(token)} if the model stopped there"
+        return f"All layers: the class by {quoted(token)} if it stopped there"
+    return f"All layers: what would follow {quoted(token)} if it stopped there"
 
 
 def one_title(sublayer: Sublayer) -> str:

@@ -207,7 +207,7 @@ def predicted_from(tokens: Sequence[str]) -> str:
 def reading_title(site: AttentionSite, head: int, terms: words.Terms, token: str, special: bool) -> str:
     """Which row of attention is shown."""
     name = token if special else f"“{token}”"
-    return f"{words.place(site, head)}: what {name}, the token that answers, reads of {terms.of(site.key_stream).text}"
+    return f"{words.place(site, head)}: what {name} reads of {terms.of(site.key_stream).text}"
 
 
 def bits(value: float) -> str:
