@@ -19,7 +19,7 @@ ORDER = [2, 1, 4, 0, 3]
 STAGES = ["input", "layer 1", "layer 2"]
 
 
-PITCH = 46      # px from row to row of a short text
+PITCH = 40      # px from row to row of a short text
 
 
 def shuffle_payload(
@@ -255,7 +255,7 @@ def test_a_long_text_has_small_rows_without_numbers(stage: Stage) -> None:
     ):
         tokens = [[f"t{i}", "", False] for i in range(n)]
         arrays = shuffle_shown(stage, tokens=tokens, order=list(range(n)))
-        pitch = min(46, max(4, 460 / n))
+        pitch = min(PITCH, max(4, 460 / n))
         cells = stage.elements(f"{inside(2)} rect[data-map]", "y", "height", "data-row")
         assert float(cells[-1][1]) == pytest.approx(66 + (n - 1) * pitch)
         assert float(cells[-1][2]) == pytest.approx(max(1, pitch - 1))

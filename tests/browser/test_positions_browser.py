@@ -184,3 +184,11 @@ def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(page: Page
     begin = [page.locator(part).first.bounding_box() for part in (".st-key-explanation p", ".st-key-checks")]
     assert all(box["y"] >= 0 and box["y"] + box["height"] <= 720 for box in boxes), boxes
     assert all(0 <= box["y"] <= 720 - 40 for box in begin), begin
+
+
+def test_the_shuffle_test_and_the_name_of_its_scale_stand_on_one_screen(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 720})
+    visit(page, "positions", ".shuffle[data-painted]", checkpoint="eng-fra", source="She is reading a book.")
+    rested(page)
+    named = page.locator(".shuffle svg text", has_text="moved by")
+    assert [box["y"] + box["height"] <= 720 for box in (named.nth(n).bounding_box() for n in range(named.count()))] == [True, True]
