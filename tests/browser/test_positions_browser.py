@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hub_models import BY_NAME
 from playwright.sync_api import Page, expect
-from served_app import PATIENCE, browser, context, go, in_url
+from served_app import PATIENCE, browser, context, go, in_url, rested, visit
 from served_app import page as fresh
 from served_app import shared_page as page
 from small import Reversal, random_model

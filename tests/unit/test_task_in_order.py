@@ -19,6 +19,7 @@ from models.tokenizers.encoding import order_of
 from viz_app.drawing.notes import answer_line, arrows
 from viz_app.drawing.payload import unpack
 from viz_app.session import cache
+from viz_app.session.cache import findings
 from viz_app.session.current_run import CurrentRun
 from viz_app.session.focus import Focus
 from viz_app.session.parameters import Order
@@ -193,11 +194,12 @@ def test_the_papers_figure_is_shown_on_four_tokens(scope):
 
 
 
-def test_what_is_drawn_of_one_order_is_not_shown_of_another(scope):
+def test_what_is_drawn_of_one_order_is_not_shown_of_another(scope, monkeypatch):
     """The tokens are the same, and the masks are not."""
+    monkeypatch.setattr(findings, "LARGEST_WHOLE", 3)       # so that the text is a long one, of which findings are kept
     text = "badc"
     first, second = (scope.run(text, order=order) for order in ((2, 1, 3, 0), (0, 1, 3, 2)))
-    assert [cache.trace_drawing(run, "test", lambda name=name: name) for run, name in ((first, "first"), (second, "second"))] == [
+    assert [cache.trace_finding(run, "test", lambda name=name: name) for run, name in ((first, "first"), (second, "second"))] == [
         "first", "second",
     ]  # fmt: skip
-    assert cache.trace_drawing(scope.run(text, order=(2, 1, 3, 0)), "test", lambda: "again") == "first"
+    assert cache.trace_finding(scope.run(text, order=(2, 1, 3, 0)), "test", lambda: "again") == "first"
