@@ -7,7 +7,7 @@ from models.decoding.runs import Run, first_divergence, largest
 
 
 def check_runs(parallel: Run, serial: Run, uncached: Run) -> list[Check]:
-    """What must hold if the page is true. `uncached` is `along` the tokens of `serial`.
+    """What must hold if the page is true. `uncached` is the `single_pass` over the tokens of `serial`.
 
     Float32: the same sums in another order differ by some 1e-6. In half precision every layer rounds them anew."""
     common = first_divergence(parallel, serial)
