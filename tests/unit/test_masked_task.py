@@ -125,12 +125,14 @@ def test_the_loss_by_hand(task):
     rows = [row for row in taken(task, 3, 30) if row[4] != (NO_LABEL,)][:3] + taken(task, 3, 1)[:2]
     tokens = pairs = 0.0
     for ids, segments, positions, labels, (kind,) in rows:
-        made = model(torch.tensor([ids]), torch.tensor([segments]))
+        with torch.no_grad():
+            made = model(torch.tensor([ids]), torch.tensor([segments]))
         log_probs = made["masked token"][0].log_softmax(-1)
         tokens -= sum(float(log_probs[place, label]) for place, label in zip(positions, labels, strict=True))
         pairs -= float(made["next sentence"][0].log_softmax(-1)[kind]) if kind != NO_LABEL else 0.0
     batch = task.collate(rows)
-    losses = masked_tokens(model(*batch.inputs), batch, 0.0)
+    with torch.no_grad():
+        losses = masked_tokens(model(*batch.inputs), batch, 0.0)
     assert {name: float(loss) for name, loss in losses.items()} == pytest.approx({LABELS: tokens, CLASSES: pairs}, rel=1e-4)
 
 
