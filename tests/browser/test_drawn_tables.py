@@ -573,8 +573,8 @@ def test_the_heads_columns_have_the_room_they_need(stage: Stage, width: int, n: 
     more = {name: values.astype(np.float32) for name, values in made.items()}
     stage.mount("heads", width).show(stage.change(payload("heads"), more, n_heads=n, queries=queries, head=0))
     assert places(stage) == laid(width, [
-        ("head_out", 80, 1, 240, 3), ("added", 100, 2, 520, 1), ("norm", 96, 0, math.inf, 0), ("along_total", 62, 0, math.inf, 0),
-        ("along_residual", 62, 0, math.inf, 0), ("between", min(120, 20 * n), 0, math.inf, 4),
+        ("head_out", 80, 1, 240, 3), ("added", 100, 2, 520, 1), ("norm", 96, 0, math.inf, 0), ("along_total", 74, 0, math.inf, 0),
+        ("along_residual", 74, 0, math.inf, 0), ("between", min(120, 20 * n), 0, math.inf, 4),
         ("lengths", min(160, 8 * tokens), 1, 300, 2),
     ])  # fmt: skip
 
@@ -743,7 +743,7 @@ def test_the_heads_table_holds_every_number(stage: Stage) -> None:
     placed, texts, n = columns(stage), stage.drawn(CELLS, "text"), header["n_heads"]
     told = {
         "along_total": ("with output", "cosine"), "along_residual": ("with stream", "cosine"), "between": ("other heads", "cosine"),
-        "lengths": ("length at every token", f"0 to {brief(header['longest'])}"),
+        "lengths": ("at each token", f"length, 0 to {brief(header['longest'])}"),
     }  # fmt: skip
     assert list(placed) == ["head_out", "added", "norm", *told]
     for name, (title, note) in told.items():

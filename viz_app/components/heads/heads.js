@@ -45,10 +45,10 @@ class Heads {
       { id: "head_out", title: "Concat: b", note: `${d_head} numbers, ±${brief(headScales.head_out)}`, kind: "strip", scale: headScales.head_out, min: 80, grow: 1, max: 240, drop: 3 },
       { id: "added", title: "b · W_O", note: `${d_model} numbers, ±${brief(headScales.added)}`, kind: "strip", scale: headScales.added, min: 100, grow: 2, max: 520, drop: 1 },
       { id: "norm", title: "length", note: "what it adds", kind: "length", scale: longest, min: 96 },
-      { id: "along_total", title: "with output", note: "cosine", kind: "number", scale: 1, min: 62 },
-      { id: "along_residual", title: "with stream", note: "cosine", kind: "number", scale: 1, min: 62 },
+      { id: "along_total", title: "with output", note: "cosine", kind: "number", scale: 1, min: 74 },
+      { id: "along_residual", title: "with stream", note: "cosine", kind: "number", scale: 1, min: 74 },
       { id: "between", title: "other heads", note: "cosine", kind: "strip", scale: 1, min: Math.min(120, 20 * n_heads), drop: 4, size: n_heads },
-      { id: "lengths", title: "length at every token", note: `0 to ${brief(peak)}`, kind: "strip", colours: "weights", scale: peak, min: Math.min(160, 8 * queries.length), grow: 1, max: 300, drop: 2 },
+      { id: "lengths", title: "at each token", note: `length, 0 to ${brief(peak)}`, kind: "strip", colours: "weights", scale: peak, min: Math.min(160, 8 * queries.length), grow: 1, max: 300, drop: 2 },
     ];
     return all.filter(({ id }) => id !== "along_residual" || arrays.along_residual);
   }
