@@ -69,13 +69,7 @@ class HubTokenizer(Tokenizer):
         return Encoding(text, tuple(raw.ids), self.tokens(raw.ids), offsets)
 
     def decode(self, ids: Iterable[int]) -> str:
-        kept = []
-        for i in ids:
-            if i == self.end_id:
-                break
-            if not self.is_special(i) and i < self._size:
-                kept.append(int(i))
-        text = self.backend.decode(kept)
+        text = self.backend.decode([i for i in self._text_ids(ids) if i < self._size])
         return text.strip() if isinstance(self.backend.decoder, decoders.Metaspace) else text
 
     def _spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
@@ -152,13 +146,7 @@ class IdTokenizer(Tokenizer):
         return [list(self.encode(text).ids) for text in texts]
 
     def decode(self, ids: Iterable[int]) -> str:
-        kept = []
-        for i in ids:
-            if i == self.end_id:
-                break
-            if not self.is_special(i):
-                kept.append(str(int(i)))
-        return " ".join(kept)
+        return " ".join(map(str, self._text_ids(ids)))
 
     def _spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         ends = [len(self.decode(ids[:i])) for i in range(len(ids) + 1)]

@@ -5,6 +5,7 @@ A vocabulary begins with its special tokens (special_tokens.py). Offsets are kep
 came from. Of a tokenizer.json only the vocabulary and the merges are taken; what it says besides must be what is made here.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -176,15 +177,14 @@ class Tokenizer:
         """Ids only, for training."""
         return [e.ids for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
+    def _text_ids(self, ids: Iterable[int]) -> list[int]:
+        """These ids up to the first </s>, special tokens left out."""
+        return [int(i) for i in itertools.takewhile(lambda i: i != self.end_id, ids) if not self.is_special(i)]
+
     @_panics_named()
     def decode(self, ids: Iterable[int]) -> str:
         """The text of these ids up to the first </s>, special tokens left out; of pieces of words without outer spaces."""
-        kept = []
-        for i in ids:
-            if i == self.end_id:
-                break
-            if not self.is_special(i):
-                kept.append(int(i))
+        kept = self._text_ids(ids)
         if self._of_bytes:
             return byte_level.text_of(map(self.backend.id_to_token, kept))
         text = self.backend.decode(kept)

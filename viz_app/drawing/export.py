@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -40,6 +40,20 @@ def csv_line(cells: Iterable[str]) -> str:
     """One line of a table, with its end."""
     out = io.StringIO()
     csv.writer(out).writerow(cells)
+    return out.getvalue()
+
+
+def csv_table(head: Sequence, rows: Iterable[Sequence]) -> str:
+    """A table with the names of its columns."""
+    out = io.StringIO()
+    csv.writer(out).writerows([head, *rows])
+    return out.getvalue()
+
+
+def npz_file(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays by name, compressed."""
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
     return out.getvalue()
 
 

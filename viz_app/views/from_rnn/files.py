@@ -1,13 +1,12 @@
 """Files to take away from the page "From RNN to attention"."""
 
-import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from torch import Tensor
 
 from models.analysis.layer_timing import Timing
+from viz_app.drawing.export import csv_table, npz_file
 from viz_app.views.from_rnn.maps import AlignmentMap, LayerReach
 
 
@@ -19,7 +18,7 @@ def influence_csv(layers: Sequence[LayerReach], tokens: Sequence[str]) -> str:
          bool(named.reach.reaches[i, j]), int(named.reach.steps[i, j])]
         for named in layers for i in range(len(tokens)) for j in range(len(tokens))
     )
-    return _csv(head, rows)
+    return csv_table(head, rows)
 
 
 def influence_npz(layers: Sequence[LayerReach], tokens: Sequence[str]) -> bytes:
@@ -28,9 +27,7 @@ def influence_npz(layers: Sequence[LayerReach], tokens: Sequence[str]) -> bytes:
     for named in layers:
         kind = named.reach.choice.kind.replace(" ", "-")
         arrays |= {f"{kind}.norms": named.reach.norms.numpy(), f"{kind}.steps": named.reach.steps.numpy()}
-    out = io.BytesIO()
-    np.savez_compressed(out, **arrays)
-    return out.getvalue()
+    return npz_file(arrays)
 
 
 def distance_csv(layers: Sequence[LayerReach]) -> str:
@@ -38,13 +35,13 @@ def distance_csv(layers: Sequence[LayerReach]) -> str:
     rows = (
         [named.reach.choice.kind, named.weights, *entry] for named in layers for entry in named.reach.norms_by_distance()
     )
-    return _csv(["layer", "weights", "distance", "mean norm", "pairs"], rows)
+    return csv_table(["layer", "weights", "distance", "mean norm", "pairs"], rows)
 
 
 def timings_csv(timings: Sequence[Timing], where: str) -> str:
     """A row a repetition, in seconds."""
     rows = ([t.layer, t.n, i, seconds, where] for t in timings for i, seconds in enumerate(t.seconds))
-    return _csv(["layer", "tokens", "repetition", "seconds", "machine"], rows)
+    return csv_table(["layer", "tokens", "repetition", "seconds", "machine"], rows)
 
 
 def lengths_csv(records: Mapping[str, Sequence[dict]]) -> str:
@@ -54,7 +51,7 @@ def lengths_csv(records: Mapping[str, Sequence[dict]]) -> str:
         [name, b["least"], b["most"], b["cases"], b["score"], b["score"] / best[name]]
         for name, buckets in records.items() for b in buckets
     )
-    return _csv(["checkpoint", "least words", "most words", "cases", "BLEU", "share of its best"], rows)
+    return csv_table(["checkpoint", "least words", "most words", "cases", "BLEU", "share of its best"], rows)
 
 
 def alignments_csv(pair: Sequence[AlignmentMap], source: Sequence[str], steps: Sequence[str], divergence: Tensor) -> str:
@@ -65,12 +62,4 @@ def alignments_csv(pair: Sequence[AlignmentMap], source: Sequence[str], steps: S
         for i in range(len(steps)) for j in range(len(source))
     )
     head = ["step", "read → written", "source place", "source token", first.title, second.title, "Jensen–Shannon (bits)"]
-    return _csv(head, rows)
-
-
-def _csv(head: Sequence, rows: Iterable[Sequence]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(head)
-    writer.writerows(rows)
-    return out.getvalue()
+    return csv_table(head, rows)

@@ -8,7 +8,7 @@ import numpy as np
 from models.analysis import head_sum
 from models.trace import Trace
 from viz_app.drawing.cells import around, is_long
-from viz_app.drawing.export import texts
+from viz_app.drawing.export import npz_file, texts
 from viz_app.drawing.labels import labels
 from viz_app.views.inside import matrices as inside_matrices
 from viz_app.views.inside.cell import Cell
@@ -53,7 +53,7 @@ def walk_npz(trace: Trace, cell: Cell) -> bytes:
         more |= {"output": every.total} | ({} if every.bias is None else {"bias": every.bias})
         more |= {} if every.residual is None else {"residual": every.residual}
     arrays |= {name: value.numpy() for name, value in more.items()}
-    return _npz(arrays | {"query_tokens": texts(labels(query)), "key_tokens": texts(labels(key)), "query": np.array(w.query)})
+    return npz_file(arrays | {"query_tokens": texts(labels(query)), "key_tokens": texts(labels(key)), "query": np.array(w.query)})
 
 
 def matrices_npz(cell: Cell) -> bytes:
@@ -62,7 +62,7 @@ def matrices_npz(cell: Cell) -> bytes:
     arrays = {name: value.numpy() for name, value in inside_matrices.numbers(cell).items()}
     rows, columns = around(cell.site, (cell.query, cell.key))
     first = {"first": np.array([rows.start, columns.start])} if is_long(cell.site) else {}
-    return _npz({**arrays, "allowed": cell.site.allowed(head=cell.head, rows=rows)[:, columns].numpy(), **first})
+    return npz_file({**arrays, "allowed": cell.site.allowed(head=cell.head, rows=rows)[:, columns].numpy(), **first})
 
 
 def scaling_csv(trace: Trace, cell: Cell) -> str:
@@ -99,9 +99,3 @@ def _table(heading: list[str], rows: list[list]) -> str:
 def _exact(value) -> str:
     """The shortest decimal that names exactly this float32."""
     return str(np.float32(value)) if hasattr(value, "item") else str(value)
-
-
-def _npz(arrays: dict[str, np.ndarray]) -> bytes:
-    out = io.BytesIO()
-    np.savez_compressed(out, **arrays)
-    return out.getvalue()

@@ -7,6 +7,7 @@ import numpy as np
 
 from models.analysis.layer_parts import mean_and_spread
 from models.architectures.base import CLASSES
+from viz_app.drawing.export import npz_file
 from viz_app.drawing.provenance import counted, file_name
 from viz_app.views.layer import text
 from viz_app.views.layer.payloads import LISTED
@@ -66,9 +67,7 @@ def layers_npz(view: TokenView) -> bytes:
         arrays["log_probs"] = view.log_probs.numpy()
     model = view.run.trace.model
     about = {"token": view.token.text, "position": view.position + 1, "model": model.name, "fingerprint": model.fingerprint}
-    out = io.BytesIO()
-    np.savez_compressed(out, **arrays, **{key: np.array(value) for key, value in about.items()})
-    return out.getvalue()
+    return npz_file(arrays | {key: np.array(value) for key, value in about.items()})
 
 
 def _exact(value: float | str) -> str:

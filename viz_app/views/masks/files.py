@@ -1,7 +1,5 @@
 """Files to take away from the page Masks: a drawing for print, tables, and everything as npz."""
 
-import csv
-import io
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,7 +11,7 @@ import torch
 
 from viz_app.drawing.cells import is_long
 from viz_app.drawing.colours import HATCH, PAPER, TEXT, ramp
-from viz_app.drawing.export import allowed, csv_line, texts, weights, width_of
+from viz_app.drawing.export import allowed, csv_line, csv_table, texts, weights, width_of
 from viz_app.drawing.labels import Label
 from viz_app.drawing.npz import Arrays, Rows
 from viz_app.drawing.pooling import slabs
@@ -32,7 +30,7 @@ def log_probs_csv(view: MaskView) -> str:
     given = log_prob_change(view)
     rows = [*zip([label.text for label in given.labels], given.before, given.after, strict=True)]
     rows.append(("sum", *given.sums))
-    return _csv([["token", "before (nats)", "after (nats)"], *([*row] for row in rows)])
+    return csv_table(["token", "before (nats)", "after (nats)"], rows)
 
 
 def head_csv(view: MaskView) -> Iterator[str]:
@@ -135,9 +133,3 @@ def _matrix(
         place = f"translate({left + (k + 0.6) * CELL:g} {top - 6}) rotate(-45)"
         parts.append(f'<text transform="{place}">{escape(label.text)}</text>')
     return "".join(parts)
-
-
-def _csv(rows: list[list]) -> str:
-    out = io.StringIO()
-    csv.writer(out).writerows(rows)
-    return out.getvalue()

@@ -1,7 +1,5 @@
 """Files to take away from the Positions page: tables and measurements as CSV and npz."""
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,11 +9,12 @@ from models.analysis.permutation_test import ShuffleTest
 from models.analysis.position_measures import FormulaMeasures, SimilarityByDistance, rotation
 from models.analysis.scores_by_distance import RotatedPair, ScoresByDistance
 from models.layers.rotation import Rotation
+from viz_app.drawing.export import csv_table, npz_file
 
 
 def table_csv(table: Tensor) -> str:
     """A row a position, a column a dimension, both counted from 0."""
-    return _csv(["position \\ dimension", *range(table.shape[1])], ([i, *row] for i, row in enumerate(table.tolist())))
+    return csv_table(["position \\ dimension", *range(table.shape[1])], ([i, *row] for i, row in enumerate(table.tolist())))
 
 
 def table_npz(table: Tensor, waves: Tensor | None, similarity: SimilarityByDistance) -> bytes:
@@ -24,7 +23,7 @@ def table_npz(table: Tensor, waves: Tensor | None, similarity: SimilarityByDista
         "table": table.numpy(),
         **{f"similarity_{n}": getattr(similarity, n).numpy() for n in ("mean", "least", "largest")},
     }
-    return _npz(arrays if waves is None else {**arrays, "wavelengths": waves.numpy()})
+    return npz_file(arrays if waves is None else {**arrays, "wavelengths": waves.numpy()})
 
 
 def measures_csv(measures: Iterable[FormulaMeasures]) -> str:
@@ -65,7 +64,7 @@ def measures_csv(measures: Iterable[FormulaMeasures]) -> str:
                 m.best_linear_miss,
             ]
         )
-    return _csv(head, rows)
+    return csv_table(head, rows)
 
 
 def measures_npz(measures: Iterable[FormulaMeasures]) -> bytes:
@@ -76,7 +75,7 @@ def measures_npz(measures: Iterable[FormulaMeasures]) -> bytes:
         arrays[f"{m.formula}.rotation"] = rotation(m.formula, m.shift, m.table.shape[1]).numpy()
         for name in ("mean", "least", "largest"):
             arrays[f"{m.formula}.similarity_{name}"] = getattr(m.similarity, name).numpy()
-    return _npz(arrays)
+    return npz_file(arrays)
 
 
 def shuffle_csv(tokens: Sequence[str], positioned: ShuffleTest, bare: ShuffleTest) -> str:
@@ -90,19 +89,20 @@ def shuffle_csv(tokens: Sequence[str], positioned: ShuffleTest, bare: ShuffleTes
         *(f"{s}, without" for s in bare.stages),
     ]
     with_, without = positioned.change.T.tolist(), bare.change.T.tolist()
-    return _csv(head, ([i, int(place[i]), token, *with_[i], *without[i]] for i, token in enumerate(tokens)))
+    return csv_table(head, ([i, int(place[i]), token, *with_[i], *without[i]] for i, token in enumerate(tokens)))
 
 
 def states_csv(tokens: Sequence[str], test: ShuffleTest) -> str:
     """A row a token: where it went, and how far the state after it moved, in each direction."""
     place = np.argsort(test.order)
     changes = test.change.T.tolist()
-    return _csv(["place", "new place", "token", *test.stages], ([i, int(place[i]), t, *changes[i]] for i, t in enumerate(tokens)))
+    rows = ([i, int(place[i]), token, *changes[i]] for i, token in enumerate(tokens))
+    return csv_table(["place", "new place", "token", *test.stages], rows)
 
 
 def angles_csv(turns: Rotation) -> str:
     """A row a position, a column a pair of dimensions: the angle in radians, whole turns counted."""
-    return _csv(["position \\ pair", *range(turns.n_pairs)], ([i, *row] for i, row in enumerate(turns.angles.tolist())))
+    return csv_table(["position \\ pair", *range(turns.n_pairs)], ([i, *row] for i, row in enumerate(turns.angles.tolist())))
 
 
 def distances_csv(all_pairs: ScoresByDistance, one_pair: RotatedPair | None) -> str:
@@ -112,23 +112,9 @@ def distances_csv(all_pairs: ScoresByDistance, one_pair: RotatedPair | None) -> 
     if one_pair is not None:
         scores = dict(enumerate(one_pair.scores().tolist()))
         columns.append([scores.get(distance, "") for distance in columns[0]])
-    return _csv([*names, *["one query and key, turned"] * (one_pair is not None)], zip(*columns, strict=True))
+    return csv_table([*names, *["one query and key, turned"] * (one_pair is not None)], zip(*columns, strict=True))
 
 
 def tensors_npz(tensors: dict[str, Tensor]) -> bytes:
     """The tensors by name."""
-    return _npz({name: tensor.numpy() for name, tensor in tensors.items()})
-
-
-def _csv(head: Sequence, rows: Iterable[Sequence]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(head)
-    writer.writerows(rows)
-    return out.getvalue()
-
-
-def _npz(arrays: dict[str, np.ndarray]) -> bytes:
-    out = io.BytesIO()
-    np.savez_compressed(out, **arrays)
-    return out.getvalue()
+    return npz_file({name: tensor.numpy() for name, tensor in tensors.items()})
