@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from checked import unchecked
 from hub_models import BY_NAME
 
 import models
@@ -48,6 +49,7 @@ def greedy(scope: Scope, given: tuple[int, ...]) -> list[int]:
 
 
 @pytest.mark.parametrize("name", CASES)
+@unchecked()
 def test_greedy_text_is_what_generate_writes(tmp_path: Path, name: str) -> None:
     architecture, says, (first, last) = CASES[name]
     scope = opened(tmp_path, architecture, says)
