@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from checked import unchecked
 from drawn import letters
 from small import Reversal, reversal_trainer
 
@@ -45,9 +46,10 @@ def scopes(tmp_path_factory) -> list[Scope]:
             pass
         return load(folder / name, device="cpu")
 
-    found = [trained(name, config) for name, config in STAGES.items()]
-    found += [trained(f"sim {kind}", TransformerConfig(**SIZES, similarity=kind)) for kind in KINDS]
-    return [*found, trained("long", TransformerConfig(**SIZES), 6)]
+    with unchecked():
+        found = [trained(name, config) for name, config in STAGES.items()]
+        found += [trained(f"sim {kind}", TransformerConfig(**SIZES, similarity=kind)) for kind in KINDS]
+        return [*found, trained("long", TransformerConfig(**SIZES), 6)]
 
 
 def test_the_stages_stand_in_the_order_of_the_way(scopes):
