@@ -121,13 +121,3 @@ def test_a_picture_and_the_norms_can_be_taken_away(page, checkpoint):
         page.get_by_text("The norms, npz").click()
     held = np.load(numbers.value.path())
     np.testing.assert_allclose(held["bidirectional-RNN.norms"], computed(checkpoint, BIDIRECTIONAL).norms.numpy(), rtol=1e-4)
-
-
-@pytest.mark.parametrize("width", [420, 1600])
-def test_nothing_is_wider_than_the_screen(page, checkpoint, width):
-    page.set_viewport_size({"width": width, "height": 900})
-    for section in ("What reaches what", "Parallel and cost", "Sentence length", "Two alignments"):
-        go(page, "from-rnn", ".headline", **asked(checkpoint, section=section))
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1"), section
-        assert not page.locator("[data-testid=stException]").count()
-    page.set_viewport_size({"width": 1280, "height": 720})

@@ -21,7 +21,6 @@ from models.checkpoint import save_checkpoint
 from models.layers.positions import FORMULAS, formula_table
 from viz_app.views.positions import text as say
 from viz_app.views.positions.measured_text import measured_rows
-from viz_app.views.positions.page import SECTIONS
 from viz_app.views.positions.shuffle import change_text
 
 TEXT = "abcde"
@@ -159,15 +158,6 @@ def test_a_picture_and_a_table_can_be_taken_away(page, checkpoint):
     with page.expect_download() as picture:
         page.locator(".st-key-positions-map [data-title^=Download]").click()
     assert picture.value.suggested_filename == "paper.20x8.positions.map.svg"
-
-
-def test_nothing_is_wider_than_the_screen(page, checkpoint):
-    for section in SECTIONS:
-        go(page, "positions", ".headline", **asked(checkpoint, section=section))
-        for width in (420, 1280, 1600):
-            page.set_viewport_size({"width": width, "height": 800})
-            page.wait_for_function("width => innerWidth === width && document.documentElement.scrollWidth <= width + 1", arg=width)
-        assert not page.locator("[data-testid=stException]").count(), section
 
 
 def test_the_rotation_of_a_model_of_hugging_face_stands_on_one_screen(page: Page, tmp_path: Path) -> None:

@@ -1,0 +1,19 @@
+# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
+"""Every page in the real browser with a recurrent model, with alignment and without attention: no part fails to draw."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+from served_app import browser, context, go
+from served_app import shared_page as page
+
+from viz_app.navigation import VIEWS
+
+
+@pytest.mark.parametrize("checkpoint", ["dates-bahdanau", "dates-rnn"])
+def test_no_part_of_any_page_fails(page: Page, checkpoint: str) -> None:
+    for path in VIEWS:
+        go(page, path, ".headline", checkpoint=checkpoint, source="5 March 2021")
+        expect(page.get_by_text(re.compile("BidiComponent Error|Traceback"))).to_have_count(0)
+        expect(page.locator("[data-testid=stException]")).to_have_count(0)
