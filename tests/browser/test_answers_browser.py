@@ -72,6 +72,7 @@ def test_a_click_hides_a_token_and_types_nothing(page: Page, scopes: dict[str, S
     rested(page)
     chips.nth(2).click()
     page.wait_for_selector(".guesses[data-hidden=''][data-masks='0']")
+    in_url(page, "masked", "")      # painted before the address has it
     assert hidden_masks(page) == []
     expect(box).to_have_value(FIRST)
 
@@ -109,6 +110,7 @@ def test_a_card_opens_its_model(page: Page) -> None:
     page.wait_for_selector(".answers[data-painted]")
     in_url(page, "checkpoint", "gpt-char")
     assert "/task?" in page.url
+    rested(page)        # the rest of its address is written last
     page.go_back()
     page.wait_for_selector(".cards[data-painted]")
     page.set_viewport_size({"width": 420, "height": 720})

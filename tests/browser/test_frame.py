@@ -61,8 +61,10 @@ def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(page: 
     page.get_by_role("link", name="Masks").first.click()        # it goes on on another page
     page.wait_for_url("**/masks*present=1*")
     expect(sidebar).to_be_hidden()
+    rested(page)        # its address is written last
     page.go_back()
     page.wait_for_selector(".head[data-painted]")
+    rested(page)
     page.get_by_role("button", name="End (P)").click()
     in_url(page, "present", "")
     expect(sidebar).to_be_visible()

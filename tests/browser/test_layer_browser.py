@@ -35,6 +35,7 @@ def test_a_layer_and_a_token_are_chosen_and_come_back(page: Page) -> None:
     page.get_by_role("radio", name="Encoder").click()
     page.wait_for_selector('.layer[data-layer="Encoder layer 1, in full"]')
     expect(page.locator(".layer .without")).to_contain_text("The encoder cannot be asked what the model would say")
+    rested(page)        # painted before the address has it
     page.go_back()
     page.wait_for_selector('.layer[data-layer="Decoder layer 1, in full"]')
 
