@@ -21,9 +21,10 @@ from models.scope import Scope  # noqa: E402
 torch.set_num_threads(1)   # the tensors are tiny: more threads only wait for each other
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Two a core: a test in a browser waits for its page half of the time."""
-    return 2 * (os.cpu_count() or 1)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two a core: a test in a browser waits for its page half of the time. One where only such are asked for that never wait."""
+    busy = all({"unit", "app", "commands", "shipped"} & set(Path(arg.partition("::")[0]).parts) for arg in config.args)
+    return (1 if busy else 2) * (os.cpu_count() or 1)
 
 
 @pytest.fixture(autouse=True, scope="module")
