@@ -127,6 +127,7 @@ def go(page: Page, path: str, ready: str, **params: str) -> None:
         page.evaluate("document.activeElement?.blur()")
         rested(page)
         page.evaluate(_LED, f"{app_address()}/{path}?{urlencode(params)}")
+        page.wait_for_function("!document.querySelector('.st-key-opening')")     # until then the model before it stays
         page.wait_for_selector(ready)
     rested(page)
 

@@ -57,6 +57,7 @@ def test_as_many_presses_of_back_as_deliberate_steps_lead_to_the_start(page: Pag
     expect(page.locator(".head")).to_have_attribute("data-site", SITE)
     expect(page.locator(".written .source")).to_have_text(START)
     expect(page.get_by_role("combobox", name="Model")).to_have_value(re.compile("^dates — "))
+    rested(page)        # painted before the address is written
     page.go_forward()
     in_url(page, "site", OTHER_SITE)
     expect(page.locator(".head")).to_have_attribute("data-head", "3")
