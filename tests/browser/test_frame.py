@@ -72,6 +72,7 @@ def test_a_presentation_has_larger_type_and_no_sidebar_and_is_in_the_link(page: 
     page.go_back()
     in_url(page, "present", "1")
     expect(sidebar).to_be_hidden()
+    rested(page)
     page.go_back()
     expect(sidebar).to_be_visible()
     assert page.url == start

@@ -206,6 +206,7 @@ def test_the_slider_follows_back_and_forward_and_the_hand_wins(opened):
     in_url(page, "head", str(HEAD))
     expect(walk).to_have_attribute("data-head", str(HEAD))
     expect(walk).to_have_attribute("data-stage", "5")
+    rested(page)
     page.go_forward()
     expect(walk).to_have_attribute("data-head", "2")
     expect(walk).to_have_attribute("data-stage", "7")
