@@ -5,7 +5,7 @@ A mask is boolean, True = may attend. The mask of a site is the intersection of 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, reduce
 
 import torch
 from jaxtyping import Bool, Int
@@ -41,6 +41,11 @@ class MaskLayer:
     name: str
     allowed: Bool[Tensor, "#batch #head #query #key"]
 
+    @cached_property
+    def blocks(self) -> bool:
+        """Whether it forbids anything."""
+        return not self.allowed.all()
+
 
 class Mask:
     """The layers of one attention site, and their union of prohibitions. Its first query stands at position `start`, which is
@@ -53,15 +58,12 @@ class Mask:
     @cached_property
     def allowed(self) -> Tensor | None:
         """Where every layer allows attention, still in broadcast shape; None if there is no layer."""
-        together = None
-        for layer in self.layers:
-            together = layer.allowed if together is None else together & layer.allowed
-        return together
+        return _together(self.layers)
 
     @cached_property
     def blocking(self) -> Tensor | None:
-        """`allowed`, or None if nothing is blocked: the fused kernel is quicker without a mask."""
-        return None if self.allowed is None or self.allowed.all() else self.allowed
+        """The same of the layers that forbid anything, or None if none does: the fused kernel is quicker without a mask."""
+        return _together(layer for layer in self.layers if layer.blocks)
 
     @cached_property
     def _additive(self) -> Tensor:
@@ -97,6 +99,11 @@ class Mask:
 Masks = Mapping[str, Mask]   # name of a SiteKind → its mask; no entry, no such attention
 
 
+def _together(layers: Iterable[MaskLayer]) -> Tensor | None:
+    allowed = [layer.allowed for layer in layers]
+    return reduce(torch.logical_and, allowed) if allowed else None
+
+
 def _cut(allowed: Tensor, batch: int, head: int | None, n_query: int, n_key: int) -> Tensor:
     row = allowed[min(batch, allowed.shape[0] - 1)]
     if head is not None:
@@ -111,8 +118,17 @@ def padding(ids: Int[Tensor, "batch key"], pad_id: int) -> MaskLayer:
 
 def look_ahead(n_query: int, n_key: int, device: torch.device | None = None) -> MaskLayer:
     """Query i sees keys 0 … i, counted from the end when keys come from a cache (Vaswani et al. 2017, §3.2.3)."""
+    if n_query == 1:
+        return _nothing_ahead(device)
     ones = torch.ones(n_query, n_key, dtype=torch.bool, device=device)
     return MaskLayer(LOOK_AHEAD, ones.tril_(n_key - n_query).view(1, 1, n_query, n_key))
+
+
+@cache
+def _nothing_ahead(device: torch.device | None) -> MaskLayer:
+    """The look-ahead mask of the last query alone, made once: while a run writes it would be made at every step."""
+    with torch.inference_mode(False):       # it may be read anywhere
+        return MaskLayer(LOOK_AHEAD, torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device))
 
 
 def in_order(rank: Int[Tensor, "batch n"], *, itself: bool) -> MaskLayer:

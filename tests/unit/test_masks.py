@@ -22,7 +22,9 @@ def test_nothing_blocked_needs_no_mask():
     open_, shut = masks.hand_drawn(table("...  ...")), masks.hand_drawn(table("...  .x."))
     assert Mask().blocking is None
     assert Mask([open_, open_]).blocking is None
-    assert torch.equal(Mask([open_, shut]).blocking, Mask([open_, shut]).allowed)
+    assert (open_.blocks, shut.blocks) == (False, True)
+    assert Mask([open_, shut]).blocking is shut.allowed     # a layer that forbids nothing adds nothing
+    assert torch.equal(Mask([open_, shut, shut]).blocking, Mask([open_, shut]).allowed)
     for dtype in (torch.float32, torch.float64):
         assert Mask([open_]).additive(dtype) is None
         added = Mask([open_, shut]).additive(dtype)
@@ -56,7 +58,16 @@ def test_look_ahead_lets_a_query_see_itself_and_what_stands_before():
 
 def test_look_ahead_with_cached_keys_counts_from_the_end():
     assert torch.equal(Mask([masks.look_ahead(2, 5)]).expanded(0, 0, 2, 5), table("....x  ....."))
-    assert masks.look_ahead(1, 5).allowed.all()
+    assert Mask([masks.look_ahead(1, 5)]).expanded(0, 0, 1, 5).equal(torch.ones(1, 5, dtype=torch.bool))
+
+
+def test_the_last_query_looks_ahead_to_nothing_by_one_layer_that_every_pass_may_read():
+    masks._nothing_ahead.cache_clear()
+    with torch.inference_mode():
+        layer = masks.look_ahead(1, 5)
+    assert layer is masks.look_ahead(1, 9)
+    assert not layer.allowed.is_inference()
+    assert layer.name == LOOK_AHEAD
 
 
 def test_a_cell_is_open_only_if_every_layer_allows_it():
