@@ -16,9 +16,9 @@ from models.layers.masks import Masks, SiteKind
 from models.layers.positions import Positions
 from models.layers.rotation import Rotation
 from models.layers.sublayers import Sublayer
-from models.layers.weight_layouts import in_columns, kept
+from models.layers.weight_layouts import for_one_token
 from models.tokenizers.base import Encoding, Tokenizer
-from models.trace import tap
+from models.trace import current, tap
 from models.trace.outputs import NextToken, Output, first_choices
 
 NEXT_TOKEN = "next token"       # the output of every model that writes
@@ -216,12 +216,12 @@ class Architecture(nn.Module):
         if start + n > self.config.n_ctx:
             raise ValueError(f"{start + n} tokens, but this model reads at most {self.config.n_ctx} (n_ctx)")
         x = self.embedding(ids) * factor
-        tap(stack, "embedding", x, stream, "d_model", formula)
-        if self.positions is not None:
-            position = self.positions(n, start)
-            tap(stack, "position", position[None], stream, "d_model", f"{self.config.positions} position vectors")
-            x = x + position
-        return self.dropout(x)
+        position = None if self.positions is None else self.positions(n, start)
+        if (recording := current()) is not None:
+            recording.tap(stack, "embedding", x, stream, "d_model", formula)
+            if position is not None:
+                recording.tap(stack, "position", position[None], stream, "d_model", f"{self.config.positions} position vectors")
+        return self.dropout(x if position is None else x + position)
 
     def readout(self, x: Float[Tensor, "*places d_model"], output: str = NEXT_TOKEN) -> Float[Tensor, "*places logit"]:
         """The logits that the model's own path to one of its outputs makes of its stream `writes`; asked of a layer that is not the
@@ -237,12 +237,9 @@ class Architecture(nn.Module):
         """What the last layer made, times the embedding matrix; `formula` says so in symbols."""
         matrix = self.embedding.weight
         if cache is not None and x.device.type == "cpu" and x.shape[:2].numel() == 1:
-            (matrix,) = cache.of_weights("embedding", self._embedding_in_columns)
+            (matrix,) = cache.of_weights(self.embedding, lambda embedding: (for_one_token(embedding.weight),))
         logits = F.linear(x, matrix)
         tap("", "logits", logits, self.writes, "vocab", formula)
         return logits
-
-    def _embedding_in_columns(self) -> tuple[Tensor]:
-        return kept("in columns", [self.embedding.weight], lambda: (in_columns(self.embedding.weight),))
 
 

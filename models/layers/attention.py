@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from models.layers.cache import Cache
 from models.layers.masks import Mask, SiteKind
 from models.layers.similarity import LearnedSimilarity
-from models.layers.weight_layouts import in_columns, kept
+from models.layers.weight_layouts import in_columns, kept, linear
 from models.trace import current
 from models.trace.deferred import Product
 from models.trace.edits import edited
@@ -60,7 +60,7 @@ class MultiHeadAttention(nn.Module):
             recording.site(self, x, memory, q, k, v, out, mask)
             attn_out = Product.of(self.W_O, joined)
             recording.tap(self.path, "attn_out", attn_out, self.kind.query_stream, "d_model", "Concat(head_out)·W_O")
-        return self.W_O(joined)
+        return linear(self.W_O, joined, cache)
 
     def _projected(self, x: Tensor, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor, Tensor]:
         """q of the new positions, k and v of all: from the cache, what a run has of them already."""
@@ -69,8 +69,8 @@ class MultiHeadAttention(nn.Module):
         if self.kind.role == "cross":
             if self.path not in cache:
                 cache.put(self.path, self._split(self.W_K(memory)), self._split(self.W_V(memory)))
-            return self._split(self.W_Q(x)), *cache.get(self.path)
-        together = F.linear(x, *cache.of_weights(self.path, self._side_by_side))     # a step of one token is all overhead
+            return self._split(linear(self.W_Q, x, cache)), *cache.get(self.path)
+        together = F.linear(x, *cache.of_weights(self, MultiHeadAttention._side_by_side))     # a step of one token is all overhead
         q, k, v = together.view(*x.shape[:2], 3, self.n_heads, self.d_head).permute(2, 0, 3, 1, 4).unbind()
         return q, *cache.append(self.path, k, v)
 

@@ -14,6 +14,7 @@ from models.layers.cache import Cache
 from models.layers.dropout import Dropout
 from models.layers.masks import Mask, SiteKind
 from models.layers.sublayers import FEED_FORWARD, Sublayer
+from models.layers.weight_layouts import linear
 from models.trace import current, tap
 from models.trace.deferred import Product
 
@@ -44,16 +45,18 @@ class FeedForward(nn.Module):
             nn.init.xavier_uniform_(projection.weight)
             nn.init.zeros_(projection.bias)
 
-    def forward(self, x: Float[Tensor, "batch n d_model"], mark: str = "") -> Float[Tensor, "batch n d_model"]:
+    def forward(
+        self, x: Float[Tensor, "batch n d_model"], mark: str = "", cache: Cache | None = None
+    ) -> Float[Tensor, "batch n d_model"]:
         """Its intermediates are marked as ff_pre and ff_post, with `mark` before them where it serves a second stream of states."""
         activate, formula = ACTIVATIONS[self.activation]
-        ff_post = activate(self.W_1(x))                                  # (batch, n, d_ff)
+        ff_post = activate(linear(self.W_1, x, cache))                   # (batch, n, d_ff)
         if (recording := current()) is not None:
             pre, post = Product.of(self.W_1, x), Product.of(self.W_1, x, activate)
             recording.tap(self.path, f"{mark}ff_pre", pre, self.stream, "d_ff", "x·W₁ + b₁")
             recording.tap(self.path, f"{mark}ff_post", post, self.stream, "d_ff", formula)
             recording.tap(self.path, f"{mark}ff_out", Product.of(self.W_2, post), self.stream, "d_model", "ff_post·W₂ + b₂")
-        return self.W_2(ff_post)
+        return linear(self.W_2, ff_post, cache)
 
 
 class AddNorm(nn.Module):
@@ -66,6 +69,7 @@ class AddNorm(nn.Module):
         if norm not in ("post", "pre"):
             raise ValueError(f"norm must be post or pre, not {norm!r}")
         self.norm, self.stream = norm, stream
+        self.formula = "x + Sublayer(LayerNorm(x))" if norm == "pre" else "LayerNorm(x + Sublayer(x))"
         self.layer_norm = nn.LayerNorm(d_model)
         self.dropout = Dropout(dropout)
 
@@ -78,10 +82,6 @@ class AddNorm(nn.Module):
 
     def _dropped(self, x: Tensor) -> Tensor:
         return self.dropout(x) if self.training else x   # nine calls a step of decoding that would do nothing
-
-    @property
-    def formula(self) -> str:
-        return "x + Sublayer(LayerNorm(x))" if self.norm == "pre" else "LayerNorm(x + Sublayer(x))"
 
     def around(self, path: str, role: str, out: str, before: str, after: str, activation: str = "") -> Sublayer:
         """The sublayer of this path and role, with what the run records of it: its own `out`, and its layer's stream."""
@@ -115,7 +115,7 @@ class SelfLayer(nn.Module):
         tap(self.path, "resid_pre", x, self.stream, "d_model", "residual stream before self-attention")
         x = self.add_norm_1(x, lambda h: self.self_attn(h, h, mask, cache))
         tap(self.path, "resid_mid", x, self.stream, "d_model", self.add_norm_1.formula)
-        x = self.add_norm_2(x, self.ff)
+        x = self.add_norm_2(x, lambda h: self.ff(h, cache=cache))
         tap(self.path, "resid_post", x, self.stream, "d_model", self.add_norm_2.formula)
         return x
 
@@ -157,7 +157,7 @@ class CrossLayer(nn.Module):
         tap(self.path, "resid_mid", x, self.stream, "d_model", self.add_norm_1.formula)
         x = self.add_norm_2(x, lambda h: self.cross_attn(h, memory, cross_mask, cache))
         tap(self.path, "resid_mid_cross", x, self.stream, "d_model", self.add_norm_2.formula)
-        x = self.add_norm_3(x, self.ff)
+        x = self.add_norm_3(x, lambda h: self.ff(h, cache=cache))
         tap(self.path, "resid_post", x, self.stream, "d_model", self.add_norm_3.formula)
         return x
 

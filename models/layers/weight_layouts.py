@@ -4,9 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from models.layers.cache import Cache
 
 _kept = WeakTensorKeyDictionary()       # the first weight → name → what the weights were like, and what was made of them
 
@@ -26,3 +29,21 @@ def in_columns(weight: Float[Tensor, "a b"]) -> Float[Tensor, "a b"]:
     """The same matrix, column after column in memory: a product with one row then reads it from front to back, which takes a CPU
     half as long when the matrix is tall."""
     return weight.t().contiguous().t()
+
+
+def for_one_token(matrix: Float[Tensor, "a b"]) -> Float[Tensor, "a b"]:
+    """The matrix as a CPU multiplies it by one row soonest: in columns, unless it is wider than tall."""
+    if matrix.shape[0] < matrix.shape[1]:
+        return matrix
+    return kept("in columns", (matrix,), lambda: (in_columns(matrix),))[0]
+
+
+def linear(layer: nn.Linear, x: Float[Tensor, "batch n a"], cache: Cache | None) -> Float[Tensor, "batch n b"]:
+    """layer(x), where a run that keeps a cache reads one token on a CPU by the matrix `for_one_token`."""
+    if cache is None or x.numel() != layer.in_features or x.device.type != "cpu":
+        return layer(x)
+    return F.linear(x, *cache.of_weights(layer, _for_one_token))
+
+
+def _for_one_token(layer: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    return for_one_token(layer.weight), layer.bias

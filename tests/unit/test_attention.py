@@ -14,7 +14,7 @@ from models.layers.attention import MultiHeadAttention
 from models.layers.cache import Cache
 from models.layers.masks import Mask, MaskLayer
 from models.layers.similarity import masked_softmax, scaled_dot
-from models.layers.weight_layouts import in_columns, kept
+from models.layers.weight_layouts import in_columns, kept, linear
 from models.trace import record
 
 SHAPE = (BATCH, N_HEADS, N_TARGET, D_HEAD)
@@ -131,12 +131,12 @@ def test_cache_goes_on_where_it_was_cut_and_leaves_what_it_gave_when_it_outgrows
 
 
 def test_what_a_run_works_out_of_the_weights_is_made_once_and_not_reordered():
-    cache, calls = Cache(), []
-    for _ in range(2):
-        made = cache.of_weights("a", lambda: calls.append(1) or (torch.arange(5),))
-        assert torch.equal(made[0], torch.arange(5))
+    cache, calls, layers = Cache(), [], [torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)]
+    for layer in layers * 2:
+        made = cache.of_weights(layer, lambda layer: calls.append(layer) or (2 * layer.weight,))
+        assert torch.equal(made[0], 2 * layer.weight)
         cache.reorder(torch.tensor([1, 0]))
-    assert calls == [1]
+    assert calls == layers
 
 
 def test_what_is_worked_out_of_weights_stands_until_they_change_and_goes_with_them():
@@ -168,6 +168,20 @@ def test_in_columns_a_matrix_is_the_same_but_lies_otherwise():
     laid = in_columns(matrix)
     assert laid.equal(matrix)
     assert laid.stride() == (1, 7)
+
+
+def test_one_token_of_a_run_is_multiplied_by_columns_and_comes_out_the_same():
+    for d_out, stride in ((7, (1, 7)), (5, (1, 5)), (3, (5, 1))):     # a wide matrix is read row by row
+        layer, cache, one, many = torch.nn.Linear(5, d_out), Cache(), torch.randn(1, 1, 5), torch.randn(1, 2, 5)
+        with torch.no_grad():
+            for x, run in ((many, cache), (one, None)):
+                assert linear(layer, x, run).equal(layer(x))
+                assert not cache._of_weights
+            torch.testing.assert_close(linear(layer, one, cache), layer(one))
+            weight, bias = cache._of_weights[layer]
+            assert weight.equal(layer.weight)
+            assert weight.stride() == stride
+            assert bias is layer.bias
 
 
 def test_side_by_side_in_a_run_q_k_and_v_are_what_each_matrix_gives():
