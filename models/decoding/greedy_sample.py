@@ -135,12 +135,14 @@ def written(
     prefix: list[int] = []
     with torch.inference_mode():
         run = Incremental(model, row_of(given, model), use_cache=use_cache, edits=edits, memory=memory)
-        opening = run.opening[0].tolist()
+        row = run.opening
     drafts = [list(draft) for draft in drafts] if run.goes_back and not recorded else []
     while len(prefix) < limit and not any(end in prefix for end in ends):
         guess = _going_on(prefix, drafts)[: limit - 1 - len(prefix)]
         with torch.inference_mode(), record() if recorded else nullcontext() as recording:
-            ahead = run.new_log_probs(row_of([*opening, *prefix, *guess], model))[0, -len(guess) - 1 :].cpu()
+            with_guess = torch.cat([row, row_of(guess, model)], dim=1) if guess else row
+            ahead = run.new_log_probs(with_guess)[0, -len(guess) - 1 :].cpu()
+        n_read = len(prefix)
         for log_probs, guessed in zip(ahead, [*guess, None], strict=True):
             chosen = choose(log_probs)
             token = at.get(len(prefix), chosen)
@@ -148,8 +150,9 @@ def written(
             prefix.append(token)
             if token != guessed or token in ends:
                 break
+        row = torch.cat([row, row_of(prefix[n_read:], model)], dim=1)
         if guess:
-            run.cut(len(opening) - 1 + len(prefix))
+            run.cut(row.shape[1] - 1)
 
 
 def _going_on(prefix: list[int], drafts: list[list[int]]) -> list[int]:

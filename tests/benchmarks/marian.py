@@ -28,9 +28,8 @@ def write(model: Transformer, *, recorded: bool) -> list[int]:
     """The most probable token that is not </s>, 100 times."""
 
     def likeliest(log_probs: Tensor) -> int:
-        allowed = log_probs.clone()         # what is written is made in inference mode, and stays as it is
-        allowed[END] = -torch.inf
-        return int(allowed.argmax())
+        best = int(log_probs.argmax())
+        return best if best != END else int(log_probs.index_fill(0, torch.tensor([END]), -torch.inf).argmax())
 
     return [step.token for step in written(model, SOURCE, likeliest, max_new=N_TOKENS, recorded=recorded)]
 
