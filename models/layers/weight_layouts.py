@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -39,11 +38,13 @@ def for_one_token(matrix: Float[Tensor, "a b"]) -> Float[Tensor, "a b"]:
 
 
 def linear(layer: nn.Linear, x: Float[Tensor, "batch n a"], cache: Cache | None) -> Float[Tensor, "batch n b"]:
-    """layer(x), where a run that keeps a cache reads one token on a CPU by the matrix `for_one_token`."""
+    """layer(x) of a layer with a bias. Where a run that keeps a cache reads one token on a CPU, it is the product of a matrix and a
+    vector, which takes less time than that of two matrices, by the matrix `for_one_token`."""
     if cache is None or x.numel() != layer.in_features or x.device.type != "cpu":
         return layer(x)
-    return F.linear(x, *cache.of_weights(layer, _for_one_token))
+    bias, matrix = cache.of_weights(layer, _for_one_token)
+    return torch.addmv(bias, matrix, x.flatten()).view(1, 1, -1)
 
 
-def _for_one_token(layer: nn.Linear) -> tuple[Tensor, Tensor | None]:
-    return for_one_token(layer.weight), layer.bias
+def _for_one_token(layer: nn.Linear) -> tuple[Tensor, Tensor]:
+    return layer.bias, for_one_token(layer.weight)

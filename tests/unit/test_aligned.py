@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from small import VOCAB, random_attention_only, random_ids, random_model, random_seq2seq
-from torch.utils.flop_counter import FlopCounterMode
+from work_counter import counting
 
 from models import decoding
 from models.analysis.multiply_adds import count_multiply_adds, decoder_pass
@@ -202,7 +202,7 @@ def test_the_work_is_what_torch_counts(tiny: Transformer, use_cache: bool) -> No
     with torch.no_grad():
         run = decoding.Incremental(tiny, torch.tensor([SOURCE]), use_cache=use_cache)
         for t in range(1, steps + 1):
-            with FlopCounterMode(display=False) as counter:
+            with counting() as counter:
                 run.next_log_probs(target[:, :t])
             counts = counter.get_flop_counts()["Global"]
             products = sum(count for name, count in counts.items() if "attention" not in str(name)) // 2
@@ -222,7 +222,7 @@ def test_the_work_of_a_recurrent_decoder_is_what_torch_counts(attention: str, ce
     with torch.no_grad():
         run = decoding.Incremental(model, torch.tensor([SOURCE]), use_cache=use_cache)
         for t in range(1, 5):
-            with FlopCounterMode(display=False) as counter:
+            with counting() as counter:
                 run.next_log_probs(target[:, :t])
             unseen = (1 if use_cache else t) * len(SOURCE) * model.config.d_align if attention == "bahdanau" else 0
             seen = counter.get_total_flops() // 2
@@ -240,7 +240,7 @@ def test_the_work_of_any_similarity_is_what_torch_counts(make, similarity: str) 
     unseen = model.config.d_model * (1 if similarity == "additive" else 2)
 
     def counted(run: decoding.Incremental, t: int) -> int:
-        with FlopCounterMode(display=False) as counter:
+        with counting() as counter:
             run.next_log_probs(target[:, :t])
         counts = counter.get_flop_counts()["Global"]
         return sum(count for name, count in counts.items() if "attention" not in str(name)) // 2

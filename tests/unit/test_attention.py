@@ -178,7 +178,7 @@ def test_one_token_of_a_run_is_multiplied_by_columns_and_comes_out_the_same():
                 assert linear(layer, x, run).equal(layer(x))
                 assert not cache._of_weights
             torch.testing.assert_close(linear(layer, one, cache), layer(one))
-            weight, bias = cache._of_weights[layer]
+            bias, weight = cache._of_weights[layer]
             assert weight.equal(layer.weight)
             assert weight.stride() == stride
             assert bias is layer.bias

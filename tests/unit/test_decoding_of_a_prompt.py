@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from drawn import Drawing, letters, saved
-from torch.utils.flop_counter import FlopCounterMode
+from work_counter import counting
 
 from models import decoding
 from models.analysis.multiply_adds import count_multiply_adds
@@ -262,7 +262,7 @@ def test_the_work_is_what_torch_counts(similarity: str, use_cache: bool) -> None
         run = decoding.Incremental(model, row[:, : len(GIVEN)], use_cache=use_cache)
         for t in range(steps):
             n = len(GIVEN) + t
-            with FlopCounterMode(display=False) as counter:
+            with counting() as counter:
                 run.next_log_probs(row[:, :n])
             counts = counter.get_flop_counts()["Global"]
             seen = sum(count for name, count in counts.items() if "attention" not in str(name)) // 2
