@@ -28,5 +28,6 @@ def keep_mask(shape: torch.Size, p: float) -> Tensor:
     """0 with probability p, to 1/65,536, else what makes the mean 1; by torch's generator."""
     n, dropped = shape.numel(), round(p * STEPS)
     bits = torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None)     # all 64 bits, four numbers of 16
-    stay = bits.view(torch.int16)[:n].view(shape) >= dropped - STEPS // 2
-    return stay.float().mul_(STEPS / (STEPS - dropped))
+    drawn = bits.view(torch.int16)[:n].view(shape).float()
+    least = dropped - STEPS // 2        # of those that stay; they are whole numbers, so that one less is 0 and no more
+    return drawn.sub_(least - 1).clamp_(0, 1).mul_(STEPS / (STEPS - dropped))

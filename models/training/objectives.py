@@ -74,15 +74,16 @@ class _CrossEntropy(torch.autograd.Function):
         slope = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
         for start in range(0, len(logits), ROWS):
             rows = slice(start, start + ROWS)
-            real = labels[rows, None] != NO_LABEL
+            row, real = logits[rows], labels[rows, None] != NO_LABEL
             label = labels[rows, None].where(real, 0)
-            p = torch.log_softmax(logits[rows], -1, out=None if slope is None else slope[rows])     # where the slope will stand
-            each_row = p.gather(1, label)
+            p = torch.softmax(row, -1, out=None if slope is None else slope[rows])     # where the slope will stand
+            log_sum = row.amax(-1, keepdim=True) - p.amax(-1, keepdim=True).log()      # log Σ exp, since p = exp(row) / Σ exp
+            loss = log_sum - (1 - smoothing) * row.gather(1, label)
             if smoothing:
-                each_row = (1 - smoothing) * each_row + each * p.sum(-1, keepdim=True)
-            total -= each_row[real].sum()
+                loss -= each * row.sum(-1, keepdim=True)
+            total += loss[real].sum()
             if slope is not None:
-                p.exp_().scatter_add_(1, label, torch.full_like(p[:, :1], smoothing - 1))
+                p.scatter_add_(1, label, torch.full_like(loss, smoothing - 1))
                 if smoothing:
                     p.sub_(each)
                 if not real.all():
