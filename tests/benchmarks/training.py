@@ -26,6 +26,7 @@ SIZES = {   # what → (model, source + target tokens a batch, batches)
     "eng-fra's recipe": (ENG_FRA, 2048, 4),
     "d_model 512": (TransformerConfig(6000, n_encoder_layers=3, n_decoder_layers=3), 1024, 2),
 }
+SMOOTHING = 0.1     # of the labels
 
 
 class Rival(nn.Module):
@@ -105,12 +106,11 @@ class Learner:
         self.model, self.batches = model.train(), cycle(batches)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
-    def logits(self, batch: Batch) -> Tensor:
-        return self.model(*batch.inputs)
+    def loss(self, batch: Batch) -> Tensor:
+        return label_smoothed_loss(self.model(*batch.inputs), batch.labels, SMOOTHING) / batch.labels.numel()
 
     def step(self) -> None:
-        batch = next(self.batches)
-        loss = label_smoothed_loss(self.logits(batch), batch.labels, 0.1) / batch.labels.numel()
+        loss = self.loss(next(self.batches))
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
