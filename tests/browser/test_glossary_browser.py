@@ -3,7 +3,7 @@
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go
+from served_app import browser, context, go, rested
 from served_app import shared_page as page
 
 from viz_app.words import GLOSSARY
@@ -57,6 +57,7 @@ def test_a_word_says_what_it_means_where_it_is_pointed_at(page: Page, name: str)
 def test_a_formula_says_what_each_of_its_symbols_means(page: Page) -> None:
     go(page, "inside", ".walk[data-painted]")
     page.locator(".walk .names button").nth(3).click()
+    rested(page)        # Python's explanation of the step stands, and what is pointed at is not replaced
     formula = page.locator(".walk .formula")
     assert formula.get_attribute("data-formula") == "α_{i,j} = q^{i}·k^{j} / √d_{k}"
     formula.hover(position={"x": 15, "y": 10})
