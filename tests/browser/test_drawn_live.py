@@ -23,7 +23,7 @@ from viz_app.drawing.notes import rows
 from viz_app.drawing.payload import pack, unpack
 from viz_app.session.url_state import Address
 
-STANDS = {"query": "", "steps": 0}
+STANDS = {"query": "", "steps": 0, "found": ""}
 SOCKET = """() => {
   window.sockets = [];
   window.WebSocket = class {
@@ -92,8 +92,8 @@ def answer(stage: Stage, text: str, edition: tuple[int, int], key: str = "words"
 # --- the browser's address
 
 
-def addressed(stage: Stage, query: str, steps: int, rerun: int) -> None:
-    data = {"token": "t", "path": "/live", "open": False, **BOXES, "address": {"query": query, "steps": steps}}
+def addressed(stage: Stage, query: str, steps: int, rerun: int, found: str = "") -> None:
+    data = {"token": "t", "path": "/live", "open": False, **BOXES, "address": {"query": query, "steps": steps, "found": found}}
     stage.show(data, (1, rerun), key="live")
 
 
@@ -121,6 +121,29 @@ def test_a_step_is_an_entry_of_the_history_and_all_else_is_written_over_it(stage
     assert search(stage) == "?source=bcd&head=1"
     stage.page.go_back()
     assert search(stage) == "?source=bc"
+
+
+def test_a_run_from_before_back_or_forward_does_not_write_over_where_they_have_led(stage: Stage) -> None:
+    stage.mount("live")
+    stage.page.evaluate("() => { delete window.attnscopeHistory; history.pushState({}, '', '/app?source=a'); }")
+    addressed(stage, "source=a", 3, 1, "source=a")
+    addressed(stage, "source=b", 4, 2, "source=a")
+    addressed(stage, "source=c", 5, 3, "source=b")
+    entries = stage.page.evaluate("history.length")
+    stage.page.go_back()
+    addressed(stage, "source=d", 6, 4, "source=c")                  # was under way when Back was pressed
+    assert search(stage) == "?source=b"
+    addressed(stage, "source=b&head=1", 6, 5, "source=b")           # followed Back
+    assert search(stage) == "?source=b&head=1"
+    addressed(stage, "source=b&head=2", 6, 6, "anything")           # any run after it is the session's own
+    assert search(stage) == "?source=b&head=2"
+    assert stage.page.evaluate("history.length") == entries
+    stage.page.go_forward()
+    addressed(stage, "source=e", 7, 7, "source=b&head=2")
+    assert search(stage) == "?source=c"
+    addressed(stage, "source=c&head=3", 8, 8, "source=c")
+    assert search(stage) == "?source=c&head=3"
+    assert stage.page.evaluate("history.length") == entries + 1     # a step, and nothing stands before it any more
 
 
 def test_what_embeds_the_app_stays_in_its_address(stage: Stage) -> None:
@@ -727,8 +750,8 @@ def test_wrappers_without_gestures_pass_on_what_they_show() -> None:
         wrapper(name)[name](*given)
         assert [expected] == CALLS
     CALLS.clear()
-    wrapper("live")["live"](token="token", path="/live", is_open=True, **BOXES, address=Address("a=b", 3))
-    shown = {"token": "token", "path": "/live", "open": True, **BOXES, "address": {"query": "a=b", "steps": 3}}
+    wrapper("live")["live"](token="token", path="/live", is_open=True, **BOXES, address=Address("a=b", 3, "a=c"))
+    shown = {"token": "token", "path": "/live", "open": True, **BOXES, "address": {"query": "a=b", "steps": 3, "found": "a=c"}}
     assert [{"key": "live", "data": shown}] == CALLS
     assert rows("note", ("a", "b"), ("c", "d")) == {"look": "note", "rows": [["a", "b"], ["c", "d"]]}
 

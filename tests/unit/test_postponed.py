@@ -1,12 +1,16 @@
 # ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """A model that the URL names is being opened: the address stays, and what it says is not used up by the page that stands."""
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from urllib.parse import parse_qs
 
+import pytest
 from test_parts import Session, session
 
 from viz_app.session import url_state
 from viz_app.session.focus import HEAD, LOCK, SITE
+from viz_app.session.url_state import Address
 
 
 def drawn_meanwhile() -> None:
@@ -45,3 +49,18 @@ def test_a_picked_model_is_one_step_when_it_stands(session: Session) -> None:
     url_state.keep(SITE, "b")
     address = url_state.publish()
     assert (parse_qs(address.query), address.steps) == ({"checkpoint": ["two"], "site": ["b"]}, 1)
+
+
+@pytest.mark.parametrize("end", [url_state.publish, url_state.postpone])
+def test_a_run_says_what_it_found_in_the_address_and_not_what_it_makes_of_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch, end: Callable[[], Address]
+) -> None:
+    run = SimpleNamespace(query_string="site=a&embed=true", is_history_navigation=False)
+    monkeypatch.setattr(url_state, "get_script_run_ctx", lambda: run)
+    url_state.arrive()
+    url_state.keep(SITE, "b")
+    run.query_string = "site=c"         # as Back leads elsewhere meanwhile
+    assert end().found == "site=a&embed=true"
+    run.query_string = "site=d"
+    url_state.arrive()
+    assert end().found == "site=d"

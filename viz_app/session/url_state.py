@@ -54,6 +54,7 @@ class _Session:
     arrived: bool = False
     follows: bool = False       # from when the URL is followed until a run has ended: what it does not say is the default
     page: object = None
+    found: str = ""             # the browser's query string as this run found it
     before: tuple[dict[str, list[str]], dict[str, Any], set[str]] = ({}, {}, set())     # the first three as this run found them
     steps: int = 0
     standing: tuple[object, dict[str, list[str]]] | None = None      # after the last run: the page, and where its steps stood
@@ -61,10 +62,12 @@ class _Session:
 
 @dataclass(frozen=True)
 class Address:
-    """What stands in the URL, as a query string, and how many deliberate steps have led there within pages."""
+    """What stands in the URL, as a query string, how many deliberate steps have led there within pages, and what the run that says
+    so found in the URL."""
 
     query: str
     steps: int
+    found: str
 
 
 def _session() -> _Session:
@@ -75,6 +78,7 @@ def arrive(page: object = None) -> None:
     """A run of this page begins."""
     session = _session()
     session.used, session.page = {}, page
+    session.found = run.query_string if (run := get_script_run_ctx()) else ""
     if _is_history_navigation() or not session.arrived:
         session.arrived = session.follows = True
         session.unread, session.settled = _in_address(), set()
@@ -194,7 +198,7 @@ def publish() -> Address:
     query = urlencode(texts, doseq=True)
     if run := get_script_run_ctx():
         run.query_string = query        # of a rerun that Python asks for itself
-    return Address(query, session.steps)
+    return Address(query, session.steps, session.found)
 
 
 def postpone() -> Address:
@@ -203,4 +207,4 @@ def postpone() -> Address:
     session = _session()
     if session.follows:
         session.unread, session.values, session.settled = session.before
-    return Address(urlencode(_in_address(), doseq=True), session.steps)
+    return Address(urlencode(_in_address(), doseq=True), session.steps, session.found)

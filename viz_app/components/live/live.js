@@ -1,9 +1,16 @@
 // Writes Python's address over the browser's: a deliberate step as an entry of the history, to which Back returns, all else over
-// the entry that stands. What Streamlit itself reads of the address ("embed") stays.
+// the entry that stands. Where Back or Forward has led since, only a run that found the address there has something to say of it.
+// What Streamlit itself reads of the address ("embed") stays.
 class History {
-  write({ query, steps }) {
+  constructor() {
+    addEventListener("popstate", () => (this.led = location.search.slice(1)));
+  }
+
+  write({ query, steps, found }) {
     const isStep = steps > (this.steps ?? steps);
     this.steps = steps;
+    if ((this.led ?? found) !== found) return;
+    this.led = undefined;
     const own = [...new URLSearchParams(location.search)].filter(([name]) => /^embed(_options)?$/i.test(name));
     const search = new URLSearchParams([...new URLSearchParams(query), ...own]).toString();
     if (search === new URLSearchParams(location.search).toString()) return;
