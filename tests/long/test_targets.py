@@ -45,13 +45,16 @@ SMALL = """(least) => {
   return [...new Set(found)];
 }"""
 
-# panels that reach past the page's right edge, rows of tokens cut off at their foot or with others in their line, and files that
-# lie on the picture below them
+# panels that reach past the page's right edge, titles and names of rows that are not said to the end, rows of tokens cut off at
+# their foot or with others in their line, and files that lie on the picture below them
 CUT = """() => {
   const found = [], box = (e) => e.getBoundingClientRect();
   const look = (root) => root.querySelectorAll("*").forEach((e) => {
     if (e.shadowRoot) look(e.shadowRoot);
     if (e.matches(".panels > *, .mask > *") && box(e).right > innerWidth) found.push(`wide: ${e.className}`);
+    if (e.matches("h3, h4, .choice .axis") && (e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 2)) {
+      found.push(`shortened: ${e.textContent}`);
+    }
     if (e.matches(".choice .tokens") && [...e.children].some((one) => box(one).bottom > box(e).bottom)) found.push("cut: tokens");
     if (e.matches(".st-key-inside-token-rows") && box(e).width < 0.8 * innerWidth) found.push("narrow: tokens");
     if (e.matches("header:has(.files) + svg") &&
