@@ -47,6 +47,21 @@ class MaskLayer:
         return not self.allowed.all()
 
 
+class _Padding(MaskLayer):
+    """Its tensor is made when it is read: a run that writes asks at each step whether there is padding, and mostly none is."""
+
+    def __init__(self, ids: Int[Tensor, "batch key"], pad_id: int) -> None:
+        vars(self).update(name=PADDING, ids=ids, pad_id=pad_id)
+
+    @cached_property
+    def allowed(self) -> Bool[Tensor, "batch 1 1 key"]:
+        return (self.ids != self.pad_id).view(len(self.ids), 1, 1, -1)
+
+    @cached_property
+    def blocks(self) -> bool:
+        return self.pad_id in self.ids.tolist()[0] if len(self.ids) == 1 else not self.allowed.all()
+
+
 class Mask:
     """The layers of one attention site, and their union of prohibitions. Its first query stands at position `start`, which is
     above 0 where earlier positions come from a cache."""
@@ -113,7 +128,7 @@ def _cut(allowed: Tensor, batch: int, head: int | None, n_query: int, n_key: int
 
 def padding(ids: Int[Tensor, "batch key"], pad_id: int) -> MaskLayer:
     """No query may see a padding token."""
-    return MaskLayer(PADDING, (ids != pad_id).view(len(ids), 1, 1, -1))
+    return _Padding(ids, pad_id)
 
 
 def look_ahead(n_query: int, n_key: int, device: torch.device | None = None) -> MaskLayer:

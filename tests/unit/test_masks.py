@@ -52,6 +52,14 @@ def test_padding_follows_the_models_own_pad_id():
     assert masks.padding(torch.tensor([[0, 9]]), pad_id=9).allowed.tolist() == [[[[True, False]]]]
 
 
+@pytest.mark.parametrize("ids", [[[5, 6, 7]], [[5, 9, 7]], [[9]], [[5], [9]], [[5, 6], [6, 5]], [[5, 6], [6, 9]]])
+def test_padding_knows_whether_there_is_any(ids):
+    padding = masks.padding(torch.tensor(ids), pad_id=9)
+    assert padding.blocks == any(9 in row for row in ids) == (not padding.allowed.all())
+    assert (Mask([padding]).blocking is None) == (not padding.blocks)
+    assert padding.allowed.shape == (len(ids), 1, 1, len(ids[0]))
+
+
 def test_look_ahead_lets_a_query_see_itself_and_what_stands_before():
     assert torch.equal(Mask([masks.look_ahead(4, 4)]).expanded(0, 0, 4, 4), table(".xxx  ..xx  ...x  ...."))
 
