@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.layers.dropout import Dropout
+from models.layers.dropout import Dropout, keep_mask
 
 N = 40_009      # not a multiple of the four that share a draw
 
@@ -32,6 +32,18 @@ def test_the_same_seed_drops_the_same_and_the_next_draw_others():
     assert torch.equal(drawn[1], drawn[3])
     assert not torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[4])
+
+
+def test_a_number_goes_whose_sixteen_bits_are_below_p_and_one_that_is_just_p_stays():
+    shape = torch.Size((3, 7, 11))
+    torch.manual_seed(5)
+    bits = torch.empty(58, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[: shape.numel()]
+    parts = [number + 2**15 for number in bits.tolist()]        # of 65,536
+    just = sorted(parts)[70]
+    torch.manual_seed(5)
+    mask = keep_mask(shape, just / 2**16).flatten()
+    assert (mask > 0).tolist() == [part >= just for part in parts]
+    assert mask.unique().tolist() == pytest.approx([0, 1 / (1 - just / 2**16)])
 
 
 def test_nothing_is_dropped_at_other_times_or_without_a_probability():
