@@ -1,15 +1,12 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """Models that do not write, in a real browser: a token is hidden by a click, a question is asked, a card opens its model; the
 numbers are worked out a second time, from the models."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go, in_url, rested
-from served_app import shared_page as page
+from served_app import go, in_url, rested
 from small import random_bert, words_of
 
 import models

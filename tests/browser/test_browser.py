@@ -1,5 +1,4 @@
 """The app in a real browser: type, click, lock, share, download; every number compared with what `models` computes."""
-# ruff: noqa: F401, F811 (fixtures are imported by name)
 
 import csv
 import io
@@ -9,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, Page, WebSocket, expect
-from served_app import browser, context, go, in_url, rested, visit
-from served_app import page as fresh
-from served_app import shared_page as page
+from served_app import go, in_url, rested, visit
 
 import models
 from models.trace import AttentionSite

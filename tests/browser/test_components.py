@@ -1,5 +1,4 @@
 """The browser components by themselves, in a real Chromium without the app: what they paint, say and send."""
-# ruff: noqa: F401, F811 (fixtures are imported by name)
 
 import base64
 import xml.etree.ElementTree as ElementTree
@@ -9,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, page
 
 from viz_app.components import assemble, head, overview, stamped
 from viz_app.drawing.colours import ramp

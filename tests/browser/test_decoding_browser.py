@@ -1,12 +1,9 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The Decoding page in a real browser: a token is forced, the slider walked, and every number is the model's own."""
 
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go, in_url
-from served_app import page as fresh
-from served_app import shared_page as page
+from served_app import go, in_url
 
 import models
 from models.decoding import runs as decoding_runs

@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The components `guesses`, `pair`, `span` and `cards` by themselves: every chip, bar, block and cell, what is clicked."""
 
 import functools
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from small import random_bert, words_of
-from stage import Stage, alike, stage, stage_page, weight_colour
+from stage import Stage, alike, weight_colour
 
 from models.checkpoint import Checkpoint
 from models.scope import Scope

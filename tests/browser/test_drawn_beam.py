@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `beam_tree` by itself: every hypothesis, its parent and its scores, and what the chosen one read."""
 
 import re
@@ -6,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stage import ACCENT, INK, LINE, PAPER, QUIET, SAVED, Stage, hex_of, stage, stage_page
+from stage import ACCENT, INK, LINE, PAPER, QUIET, SAVED, Stage, hex_of
 
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import pack, unpack

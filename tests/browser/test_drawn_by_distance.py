@@ -1,11 +1,10 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `by_distance` by itself: every number stands where the axes that are drawn say it does."""
 
 import re
 
 import numpy as np
 import pytest
-from stage import ACCENT, QUIET, SAVED, Stage, hex_of, stage, stage_page
+from stage import ACCENT, QUIET, SAVED, Stage, hex_of
 
 from viz_app.drawing.payload import pack
 

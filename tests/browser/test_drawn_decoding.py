@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `stepper` by itself: every token, bar, weight, cost and sentence at every step."""
 
 import itertools
@@ -9,22 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stage import (
-    ACCENT,
-    INK,
-    LINE,
-    PAPER,
-    QUIET,
-    RATIO,
-    SAVED,
-    Stage,
-    alike,
-    hex_of,
-    signed_colour,
-    stage,
-    stage_page,
-    weight_colour,
-)  # fmt: skip
+from stage import ACCENT, INK, LINE, PAPER, QUIET, RATIO, SAVED, Stage, alike, hex_of, signed_colour, weight_colour
 
 from viz_app.drawing.payload import pack
 

@@ -1,9 +1,7 @@
 """What every file of a picture has in common: its caption in lines, its page in print, its pixels."""
 
 import test_drawn_shuffle as shuffle
-from stage import SAVED, Stage, stage, stage_page
-
-__all__ = ["stage", "stage_page"]
+from stage import SAVED, Stage
 
 
 def test_a_caption_is_broken_between_words_and_within_one_that_is_longer_than_a_line(stage: Stage) -> None:

@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `head` by itself: every colour, number, name, line and sentence against the weights it was given."""
 
 import math
@@ -24,10 +23,8 @@ from stage import (
     hex_of,
     mixed,
     near,
-    stage,
-    stage_page,
     weight_colour,
-)  # fmt: skip
+)
 
 from viz_app.drawing.payload import pack
 

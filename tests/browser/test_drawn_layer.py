@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `layer` by itself: every bar, number, strip and token, what is pointed at, clicked and reached by the keyboard."""
 
 import functools
@@ -8,7 +7,7 @@ import drawn
 import numpy as np
 import pytest
 from drawn import SVG
-from stage import Stage, alike, stage, stage_page, weight_colour
+from stage import Stage, alike, weight_colour
 
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun

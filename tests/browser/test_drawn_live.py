@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """What all components share: editions, live answers, payloads, numbers as text, and what their wrappers tell Python."""
 
 import functools
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import streamlit as st
 from drawn import mixed
-from stage import ACCENT, DARK, HEADS, INK, PAPER, Stage, alike, hex_of, stage, stage_page
+from stage import ACCENT, DARK, HEADS, INK, PAPER, Stage, alike, hex_of
 
 from viz_app import components
 from viz_app.components import stamped

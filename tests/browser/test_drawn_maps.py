@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `maps` by itself: every cell, bar, scale and tip against the numbers it holds."""
 
 import math
@@ -7,21 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stage import (
-    ACCENT,
-    HATCH,
-    INK,
-    LINE,
-    PAPER,
-    QUIET,
-    RATIO,
-    SAVED,
-    Stage,
-    alike,
-    stage,
-    stage_page,
-    weight_colour,
-)  # fmt: skip
+from stage import ACCENT, HATCH, INK, LINE, PAPER, QUIET, RATIO, SAVED, Stage, alike, weight_colour
 
 from viz_app.drawing.payload import pack, unpack
 

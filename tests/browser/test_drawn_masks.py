@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `mask_painter` by itself: what is blocked and why, what a stroke paints, and before, after, difference."""
 
 import re
@@ -22,10 +21,8 @@ from stage import (
     hex_of,
     near,
     signed_colour,
-    stage,
-    stage_page,
     weight_colour,
-)  # fmt: skip
+)
 
 from viz_app.drawing.payload import pack
 

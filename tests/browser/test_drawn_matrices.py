@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `matrices` by itself: in both conventions every number is in its row and column, and its tip names it."""
 
 import functools
@@ -9,22 +8,7 @@ import letters
 import numpy as np
 import pytest
 from letters import CROSS, SELF, TERMS
-from stage import (
-    HATCH,
-    HEADS,
-    INK,
-    LINE,
-    ORANGE,
-    PAPER,
-    RATIO,
-    Stage,
-    alike,
-    hex_of,
-    signed_colour,
-    stage,
-    stage_page,
-    weight_colour,
-)  # fmt: skip
+from stage import HATCH, HEADS, INK, LINE, ORANGE, PAPER, RATIO, Stage, alike, hex_of, signed_colour, weight_colour
 
 from viz_app.drawing.payload import unpack
 from viz_app.views.inside import cell as inside_cell

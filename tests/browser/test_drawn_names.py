@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """What every matrix of cells shares, by itself: the names along its two sides, and its cells painted pixel by pixel."""
 
 import math
@@ -6,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stage import ACCENT, HATCH, INK, PAPER, QUIET, RATIO, Stage, stage, stage_page
+from stage import ACCENT, HATCH, INK, PAPER, QUIET, RATIO, Stage
 
 from viz_app.drawing.colours import ramp
 

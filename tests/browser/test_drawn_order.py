@@ -1,4 +1,3 @@
-# ruff: noqa: F811  (pytest finds its fixtures by these names)
 """The component `order` on the stage: tokens are dragged, moved by keys and chosen; what is drawn is what the payload says."""
 
 from pathlib import Path
@@ -6,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from small import random_xlnet
-from stage import DARK, Stage, stage, stage_page  # noqa: F401
+from stage import DARK, Stage
 
 from models.checkpoint import Checkpoint
 from models.scope import Scope

@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `overview` by itself: every small picture, number, name and step of the arrow keys."""
 
 import base64
@@ -8,24 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stage import (
-    DARK,
-    HATCH,
-    HEADS,
-    INK,
-    PAPER,
-    QUIET,
-    RATIO,
-    SAVED,
-    SHARP,
-    Stage,
-    alike,
-    hex_of,
-    mixed,
-    stage,
-    stage_page,
-    weight_colour,
-)  # fmt: skip
+from stage import DARK, HATCH, HEADS, INK, PAPER, QUIET, RATIO, SAVED, SHARP, Stage, alike, hex_of, mixed, weight_colour
 
 from viz_app.components import stamped
 from viz_app.drawing.colours import ramp

@@ -1,7 +1,6 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """Play and pause over the steps of a training."""
 
-from stage import Stage, stage, stage_page
+from stage import Stage
 
 STEPS = [0, 4, 16, 125]
 

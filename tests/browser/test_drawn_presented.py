@@ -15,9 +15,8 @@ import test_drawn_several as several
 import test_drawn_shuffle as shuffle
 import test_drawn_states as states
 import test_drawn_tables as tables
-from stage import RATIO, Stage, stage, stage_page
+from stage import RATIO, Stage
 
-__all__ = ["stage", "stage_page"]
 SCALE = 1.3
 
 

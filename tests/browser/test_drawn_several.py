@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `several` by itself: the order of the heads, their numbers and lines, and what a click tells."""
 
 import functools
@@ -8,7 +7,7 @@ import drawn
 import numpy as np
 import pytest
 from drawn import SVG
-from stage import HEADS, Stage, alike, hex_of, stage, stage_page, weight_colour
+from stage import HEADS, Stage, alike, hex_of, weight_colour
 
 from viz_app import words
 from viz_app.drawing.payload import pack, unpack

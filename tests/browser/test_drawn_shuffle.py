@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `shuffle` by itself: where each token goes, how far its vector moved, and the mean of that."""
 
 import math
@@ -7,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stage import ACCENT, INK, LINE, PAPER, QUIET, SAVED, Stage, alike, hex_of, near, stage, stage_page, weight_colour
+from stage import ACCENT, INK, LINE, PAPER, QUIET, SAVED, Stage, alike, hex_of, near, weight_colour
 
 from viz_app.drawing.payload import pack
 

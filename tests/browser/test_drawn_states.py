@@ -1,11 +1,10 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `states` by itself: colours, frames, names, the numbers under the pointer, and one height whatever the text."""
 
 from typing import Any
 
 import numpy as np
 import pytest
-from stage import DARK, RATIO, SAVED, SHARP, Stage, alike, near, signed_colour, stage, stage_page
+from stage import DARK, RATIO, SAVED, SHARP, Stage, alike, near, signed_colour
 
 from viz_app.drawing.payload import pack
 

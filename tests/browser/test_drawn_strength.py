@@ -1,11 +1,10 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `head`: how strongly weights are drawn, what is left out, and the parts of a long text."""
 
 import re
 
 import numpy as np
 import pytest
-from stage import LINE, Stage, alike, stage, stage_page, weight_colour
+from stage import LINE, Stage, alike, weight_colour
 from test_drawn_head import CELLS, COLS, HEIGHT, ROWS, curves, grid, middle, payload, row_y, shown, to, weights_of
 
 from viz_app.drawing.payload import pack, unpack

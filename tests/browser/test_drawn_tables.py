@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The components `walk`, `heads` and `choice` by themselves: every strip, number, name, sentence and gesture."""
 
 import functools
@@ -27,10 +26,8 @@ from stage import (
     hex_of,
     near,
     signed_colour,
-    stage,
-    stage_page,
     weight_colour,
-)  # fmt: skip
+)
 
 from viz_app.drawing.colours import ramp
 from viz_app.drawing.payload import unpack

@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `answers` by itself: every chip, card, bar and weight, what is hovered, clicked and reached by the keyboard."""
 
 import functools
@@ -8,7 +7,7 @@ from typing import Any
 import drawn
 import numpy as np
 import pytest
-from stage import Stage, alike, hex_of, stage, stage_page, weight_colour
+from stage import Stage, alike, hex_of, weight_colour
 
 from viz_app.drawing.payload import unpack
 from viz_app.session.current_run import CurrentRun

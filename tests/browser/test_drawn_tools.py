@@ -1,9 +1,8 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The buttons beside the navigation: a link to what one sees, and the presentation."""
 
 import pytest
 from playwright.sync_api import expect
-from stage import Stage, stage, stage_page
+from stage import Stage
 
 
 def tools(stage: Stage, clipboard: str = "resolve", by_command: bool = True, **boxes: str) -> None:

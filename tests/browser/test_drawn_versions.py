@@ -1,10 +1,9 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The component `versions` by itself: three texts with what differs marked, and how much each token changes the one vector."""
 
 from typing import Any
 
 import numpy as np
-from stage import Stage, stage, stage_page
+from stage import Stage
 
 from viz_app.drawing.payload import pack
 

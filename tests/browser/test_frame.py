@@ -1,10 +1,8 @@
 """The frame round every page: its navigation, and the presentation."""
-# ruff: noqa: F401, F811 (fixtures are imported by name)
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from served_app import browser, context, go, in_url, rested, visit
-from served_app import shared_page as page
+from served_app import go, in_url, rested, visit
 
 START = {"checkpoint": "dates", "source": "24/07/69", "site": "decoder.layers.1.cross_attn", "head": "2"}
 PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(16, 20, 29)"}

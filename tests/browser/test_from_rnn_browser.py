@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The page "From RNN to attention" in a real browser: a cell is pointed at, a text typed, times are measured, pictures saved."""
 
 from pathlib import Path
@@ -6,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go, in_url
-from served_app import shared_page as page
+from served_app import go, in_url
 from small import Reversal, random_model
 
 import models

@@ -1,10 +1,8 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """Who points at a word of the field, or at a symbol, reads what it means, wherever on a page it stands."""
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go, rested
-from served_app import shared_page as page
+from served_app import go, rested
 
 from viz_app.words import GLOSSARY
 from viz_app.words.glossary import LETTERS, SYMBOLS

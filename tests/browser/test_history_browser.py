@@ -1,13 +1,10 @@
 """The browser's Back: one press a deliberate step, and none for what is typed or slid on the way."""
-# ruff: noqa: F401, F811 (fixtures are imported by name)
 
 import re
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go, in_url, rested, visit
-from served_app import page as fresh
-from served_app import shared_page as page
+from served_app import go, in_url, rested, visit
 
 START, SITE = "24/07/69", "decoder.layers.1.cross_attn"
 OTHER_SITE = "encoder.layers.0.self_attn"

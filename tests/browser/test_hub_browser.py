@@ -1,5 +1,4 @@
 """A Hugging Face folder in a real browser: picked and typed, its weights those of its library; and one that does not open."""
-# ruff: noqa: F401, F811 (fixtures are imported by name)
 
 import shutil
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import torch
 import transformers
 from hub_models import BY_NAME, library_tokenizer
 from playwright.sync_api import Locator, Page, expect
-from served_app import browser, context, in_url, page
+from served_app import in_url
 
 from tests.benchmarks.serving import APP, served
 from viz_app import checkpoints

@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The page Inside a head in a real browser: the slider is walked, tokens are clicked, and every number is the model's own."""
 
 import csv
@@ -10,8 +9,7 @@ from urllib.parse import parse_qs, urlparse
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go, in_url, rested
-from served_app import shared_page as page
+from served_app import go, in_url, rested
 from small import N_HEADS, random_model
 
 import models

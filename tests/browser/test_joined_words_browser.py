@@ -1,9 +1,7 @@
 """Sub-words joined to words in a real browser: the switch, what it says, the address, and the browser's Back."""
-# ruff: noqa: F401, F811 (fixtures are imported by name)
 
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go, in_url
-from served_app import shared_page as page
+from served_app import go, in_url
 
 SITE = "decoder.layers.1.self_attn"
 WORDS = ["[start]", "The", "·unbelievably", "·hungry", "·doggy"]

@@ -1,12 +1,9 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The page "A layer, step by step" in a real browser: a layer and a token are chosen, nothing moves while one types, and all of it
 is on one screen."""
 
 import numpy as np
-import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go, in_url, rested
-from served_app import shared_page as page
+from served_app import go, in_url, rested
 
 import models
 

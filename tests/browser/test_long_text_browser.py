@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The page Attention with a text of 4,096 tokens, as a browser sees it: what is sent stays small, and exact weights are one
 click away."""
 
@@ -8,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, in_url, page, rested, visit
+from served_app import in_url, rested, visit
 from small import random_gpt
 
 import models

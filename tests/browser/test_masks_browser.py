@@ -1,11 +1,9 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The Masks page in a real browser: cells are painted, and every number on the page is what `models` computes."""
 
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go, in_url, rested
-from served_app import shared_page as page
+from served_app import go, in_url, rested
 
 import models
 from models.analysis.masked_comparison import MaskedRun, run_masked

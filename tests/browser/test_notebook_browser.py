@@ -1,5 +1,4 @@
 """Saved pages opened from disk in a Chromium without a network: hovered, clicked and locked; and two of them in one notebook."""
-# ruff: noqa: F401, F811 (fixtures are imported by name)
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 from drawn import letters
 from playwright.sync_api import Browser, FrameLocator, Page, expect
-from served_app import browser
 
 import viz_app
 from models.trace import Trace

@@ -1,5 +1,4 @@
 """A model that takes its time to open, in a real browser: how far it has come, the old one that answers meanwhile, Stop, Back."""
-# ruff: noqa: F401, F811 (fixtures are imported by name)
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +6,7 @@ from pathlib import Path
 import pytest
 from hub_models import own_module_of_readme
 from playwright.sync_api import Page, expect
-from served_app import browser, context, in_url, page
+from served_app import in_url
 
 from tests.benchmarks.serving import APP, served
 from viz_app import checkpoints

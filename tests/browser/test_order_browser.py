@@ -1,9 +1,8 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The order of prediction in a real browser: a token is dragged, and every number is the model's own in the new order."""
 
 import pytest
 from playwright.sync_api import Page
-from served_app import browser, context, in_url, page, rested, visit
+from served_app import in_url, rested, visit
 
 import models
 from models.scope import Scope

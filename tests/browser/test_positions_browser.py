@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The Positions page in a real browser: a formula is picked, tokens are reordered, and the numbers are those of `models`."""
 
 import time
@@ -9,9 +8,7 @@ import numpy as np
 import pytest
 from hub_models import BY_NAME
 from playwright.sync_api import Page, expect
-from served_app import PATIENCE, browser, context, go, in_url, rested, visit
-from served_app import page as fresh
-from served_app import shared_page as page
+from served_app import PATIENCE, go, in_url, rested, visit
 from small import Reversal, random_model
 
 import models

@@ -2,7 +2,7 @@
 
 import pytest
 from playwright.sync_api import Page
-from served_app import browser, context, page, rested, visit  # noqa: F401 (fixtures)
+from served_app import rested, visit
 
 import models
 
@@ -26,7 +26,7 @@ WATCH = """() => {      // what the picture of the states looks like, frame by f
 }"""
 
 
-def test_the_steps_of_a_recurrent_decoder_show_its_alignment(page: Page) -> None:   # noqa: F811 (a fixture)
+def test_the_steps_of_a_recurrent_decoder_show_its_alignment(page: Page) -> None: 
     visit(page, "decoding", ready=".stepper .panel.serial canvas.vector", checkpoint="dates-bahdanau", source=DATE)
     trace = models.load("dates-bahdanau", device="cpu").run(DATE)
     strip = page.locator('.stepper .panel.serial canvas[data-vector="decoder.states"]')
@@ -35,7 +35,7 @@ def test_the_steps_of_a_recurrent_decoder_show_its_alignment(page: Page) -> None
 
 
 @pytest.mark.parametrize("path", ["", "inside"])
-def test_the_states_of_a_model_without_attention_stand_while_someone_types(page: Page, path: str) -> None:   # noqa: F811
+def test_the_states_of_a_model_without_attention_stand_while_someone_types(page: Page, path: str) -> None: 
     """In no frame of the browser the picture is gone, empty or of another height; each letter is drawn, the last one too."""
     visit(page, path, ready=".states[data-painted]", checkpoint="eng-fra-rnn", source="I")
     rested(page)

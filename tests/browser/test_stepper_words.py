@@ -1,5 +1,4 @@
 """The words that the stepper writes in the browser, from payloads of small models: what is kept, computed and hidden."""
-# ruff: noqa: F401, F811 (fixtures are imported by name)
 
 import base64
 from collections.abc import Callable
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from playwright.sync_api import Page
-from served_app import browser, context, page
 from small import random_attention_only, random_gpt, random_model, random_seq2seq
 from test_components import COLOURS, LOAD
 

@@ -1,12 +1,10 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """The page Task in a real browser: a token is clicked, and every number shown is the model's own, worked out a second time."""
 
 import math
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go, in_url
-from served_app import shared_page as page
+from served_app import go, in_url
 
 import models
 

@@ -1,11 +1,10 @@
 """The keyboard: a component uses the keys that it says it uses, and every other one stays the browser's."""
-# ruff: noqa: F401, F811 (fixtures are imported by name)
 
 import re
 from pathlib import Path
 
 from playwright.sync_api import Page
-from served_app import browser, context, go, page, visit
+from served_app import go, visit
 
 import viz_app
 

@@ -1,9 +1,8 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """Nothing on a page moves while someone types 24 words, and not one layout shift, page by page."""
 
 import pytest
 from playwright.sync_api import Page
-from served_app import browser, context, page, rested, visit
+from served_app import rested, visit
 
 WORDS = (
     "I think that my old friend is reading a very good book about the little dog which he saw in a garden yesterday evening."

@@ -1,10 +1,8 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """Cause and effect on one screen of a small projector: what is changed and what comes of it are in sight together, 1280×720."""
 
 import pytest
 from playwright.sync_api import Page
-from served_app import browser, context, go, rested
-from served_app import shared_page as page
+from served_app import go, rested
 
 TALL = 720      # px
 # page → what else stands in its URL, and what is in sight, the control and what it changes

@@ -1,12 +1,10 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """Every page in the real browser with a recurrent model, with alignment and without attention: no part fails to draw."""
 
 import re
 
 import pytest
 from playwright.sync_api import Page, expect
-from served_app import browser, context, go
-from served_app import shared_page as page
+from served_app import go
 
 from viz_app.navigation import VIEWS
 

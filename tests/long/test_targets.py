@@ -1,4 +1,3 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """On a phone a finger hits whatever can be pressed: on every page it is at least 40 px high and wide.
 
 Left out: pictures that are one stop of the keyboard and are read, not pressed (a heatmap's cells, and the tokens beside
@@ -6,7 +5,7 @@ lines, which the heatmap has too); and Streamlit's link that skips to the conten
 
 import pytest
 from playwright.sync_api import Browser, Page
-from served_app import browser, go, rested, visit
+from served_app import go, rested, visit
 
 LEAST = 40      # px
 INSIDE, DECODING, POSITIONS, FROM_RNN = ("inside-view", "decoding-how", "positions-section", "from-rnn-section")

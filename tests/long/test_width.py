@@ -1,12 +1,10 @@
-# ruff: noqa: F401, F811  (pytest finds its fixtures by these names)
 """No section of the pages with charts is wider than the screen, and each stands, of a model for whose task nothing is shipped."""
 
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
-from served_app import browser, context, go
-from served_app import shared_page as page
+from served_app import go
 from small import Reversal, random_model
 
 from models.checkpoint import save_checkpoint

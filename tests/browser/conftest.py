@@ -1,0 +1,6 @@
+"""Browser fixtures: the served app, and single components on a stage."""
+
+from served_app import browser, context, page, shared_page
+from stage import stage, stage_page
+
+__all__ = ["browser", "context", "page", "shared_page", "stage", "stage_page"]
